@@ -9,13 +9,13 @@ from pinprof.analyses.by_name.ops import own_times
 from pinprof.analyses.copies import Overlap, measure_overlap
 from pinprof.analyses.hazards import Hazards, measure_hazards
 from pinprof.analyses.host_samples import receiving_share
-from pinprof.analyses.idle import DeviceTime, IdleGaps, idle_gaps, measure_idle
+from pinprof.analyses.idle import DeviceTime, IdleGaps, device_time, idle_gaps
 from pinprof.analyses.loader import LoaderWaits, measure_loader
 from pinprof.analyses.serving import ServingPhase, measure_serving
 from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
 from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, measure_steps, without_irregular
 from pinprof.analyses.syncs.sites import Syncs, measure_syncs
-from pinprof.analyses.whole_run.ledger import OTHER, Irregular, WholeRun, sum_up_run
+from pinprof.analyses.whole_run.ledger import UNEXPLAINED, Irregular, WholeRun, sum_up_run
 from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine, period
 from pinprof.trace.sources import Sources
@@ -66,7 +66,7 @@ class Details:
             return self.whole_run.irregular
         more = round(sum(step.time_ns - step.usual_ns for step in self.irregular))
         steps = int(self.trace.steps.complete.sum()) + len(self.irregular)
-        return (Irregular(OTHER, len(self.irregular), None, more, more / steps, ()),) if more else ()
+        return (Irregular(UNEXPLAINED, len(self.irregular), None, more, more / steps, ()),) if more else ()
 
     @cached_property
     def syncs(self) -> Syncs:
@@ -115,7 +115,7 @@ class Details:
     @cached_property
     def devices(self) -> tuple[DeviceTime, ...]:
         """How long each GPU worked and was idle, in the whole trace."""
-        return measure_idle(self.trace, self.gaps)
+        return tuple(device_time(self.trace, gaps) for gaps in self.gaps)
 
     @cached_property
     def serving(self) -> tuple[ServingPhase, ...]:

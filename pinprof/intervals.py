@@ -111,8 +111,8 @@ def distinct(values: npt.NDArray[Integer]) -> npt.NDArray[Integer]:
     return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
 
 
-def last_below(values: IntArray, behind: IntArray, limit: IntArray) -> IntArray:
-    """Return per query the last index before `behind` at which a value is below the limit, -1 for none.
+def last_below(values: IntArray, end: IntArray, limit: IntArray) -> IntArray:
+    """Return per query the last index before `end` at which a value is below the limit, -1 for none.
 
     The least value of each block of 1, 2, 4, ... places is known. The search goes to the left over larger and larger
     blocks until one holds such a value, and then down into that.
@@ -121,8 +121,8 @@ def last_below(values: IntArray, behind: IntArray, limit: IntArray) -> IntArray:
     while len(least[-1]) > 1:
         even = np.append(least[-1], np.iinfo(np.int64).max) if len(least[-1]) % 2 else least[-1]
         least.append(np.minimum(even[::2], even[1::2]))
-    index, found_at = np.full(len(behind), -1), np.full(len(behind), -1)
-    block = behind - 1
+    index, found_at = np.full(len(end), -1), np.full(len(end), -1)
+    block = end - 1
     for level, minimum in enumerate(least):
         for before in (0, 1):  # the block itself, and the one before it if both are of one pair
             rows = np.flatnonzero((found_at == -1) & (block >= 0) & ((before == 0) | (block % 2 == 1)))

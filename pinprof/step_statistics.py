@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 Series: TypeAlias = NDArray[Any]
 Bools: TypeAlias = NDArray[np.bool_]
 
-LONGER = 1.5
+OUTLIER_MULTIPLE = 1.5
 """A time below this multiple of the usual one is not an outlier: a log line or a slower copy takes as much."""
-DEVIATIONS = 6
+MAX_MEDIAN_DEVIATIONS = 6
 """Nor is a time within this number of median deviations of the usual one: the times scatter as much."""
 OTHER_STEPS = 3.0
 """If nearly all timed steps are longer than the recorded ones by more than this factor, these are others: a profiler
 only adds time."""
-FEWEST = 3
+FEWEST_TIMES = 3
 """Among fewer times nothing is usual."""
-MOSTLY = 0.5
+EXPLAINING_SHARE_OF_EXCESS = 0.5
 """A reason explains a long time if it explains this share of its excess over the usual one."""
 
 FEWEST_BLOCKS = 8
@@ -30,7 +30,7 @@ OF_95_PERCENT = 1.959964
 STUDENT = {2: 4.3027, 3: 3.1824, 4: 2.7764}
 """Quantiles of Student's distribution for this confidence, by the degrees of freedom for which no expansion holds."""
 
-EXTRA = 1.1
+RETURNING_MULTIPLE = 1.1
 """Regular work in some steps shows if all of these take at least this multiple of the usual step."""
 FEWEST_RETURNS = 5
 """Fewer returns of a longer step may be chance: of 50 periods, one fits four steps of twenty in 1 of 10 series."""
@@ -47,14 +47,16 @@ def unlike(times: Series, excused: Callable[[], Series] | None = None, among: Bo
     one, by default all.
     """
     reference = slice(None) if among is None else among
-    if len(times) < FEWEST or not len(times[reference]):
+    if len(times) < FEWEST_TIMES or not len(times[reference]):
         return np.zeros(len(times), bool)
     usual = float(np.median(times[reference]))
     away = times - usual
-    longer: Bools = (times > LONGER * usual) & (away > DEVIATIONS * np.median(np.abs(away[reference])))
+    longer: Bools = (times > OUTLIER_MULTIPLE * usual) & (
+        away > MAX_MEDIAN_DEVIATIONS * np.median(np.abs(away[reference]))
+    )
     if excused is not None and longer.any():
         exempt = excused()
-        longer &= exempt - np.median(exempt[reference]) < MOSTLY * away
+        longer &= exempt - np.median(exempt[reference]) < EXPLAINING_SHARE_OF_EXCESS * away
     return longer
 
 
@@ -84,7 +86,9 @@ def returning(times: Series, number: Series) -> Series:
         phase = int(np.median(row[:whole].reshape(-1, period), axis=0).argmax())
         rows = np.flatnonzero(row_number % period == phase)
         others = np.delete(times, rows)
-        if 0 < len(rows) < len(times) and times[rows].min() >= max(EXTRA * usual, np.quantile(others, TAKEN_FOR_NOISE)):
+        if 0 < len(rows) < len(times) and times[rows].min() >= max(
+            RETURNING_MULTIPLE * usual, np.quantile(others, TAKEN_FOR_NOISE)
+        ):
             return rows
     return np.arange(0)
 
@@ -106,12 +110,12 @@ def half_width(times: Series) -> float:
 
 
 def range_of_another(times: Series) -> tuple[float, float] | None:
-    """Return the range in which one more such time lies with 95 % confidence; None for fewer than `FEWEST`.
+    """Return the range in which one more such time lies with 95 % confidence; None for fewer than `FEWEST_TIMES`.
 
     It assumes that the logarithms are normal and independent (Student's t, for a prediction). From two times the range
     would be so wide that it says nothing.
     """
-    if len(times) < FEWEST:
+    if len(times) < FEWEST_TIMES:
         return None
     logs = np.log(times)
     half = _student(len(logs) - 1) * float(logs.std(ddof=1)) * np.sqrt(1 + 1 / len(logs))

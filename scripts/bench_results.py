@@ -16,7 +16,7 @@ from pinprof.bench import verdicts
 from pinprof.bench.results import Bench, Measured, from_json, shown, spread
 from pinprof.report.bench.page import to_html
 from pinprof.report.bench.view import (
-    OUTCOMES,
+    OUTCOME_WORDS,
     by_text,
     claimed_by,
     experiments_run,
@@ -129,7 +129,7 @@ def _markdown(bench: Bench) -> Iterator[str]:
 def _claims(bench: Bench) -> Iterator[Sequence[str]]:
     for verdict in by_text(verdicts(bench)):
         figures = (verdict.published or NOTHING, verdict.measured or NOTHING)
-        outcome = OUTCOMES[verdict.outcome]
+        outcome = OUTCOME_WORDS[verdict.outcome]
         yield verdict.number, verdict.claim, claimed_by(verdict), *figures, outcome, reason_of(verdict)
 
 

@@ -23,14 +23,14 @@ from pinprof.details import details_of
 from pinprof.outputs import write_whole
 from pinprof.replay import Replay
 from pinprof.replay.calibration import (
-    BOUNDS,
+    COST_BOUNDS,
     HOST_SHARE,
     Way,
     cost_of,
     host_ns_per_event,
     likely_ns,
+    recording_mode,
     unsure_of,
-    way_of,
 )
 from pinprof.replay.machine import pace
 from pinprof.replay.program import Program
@@ -133,7 +133,7 @@ def rows_of(folder: Path, machine: str) -> Iterator[Row]:
         yield Row(
             name,
             machine,
-            way_of([rank.trace]),
+            recording_mode([rank.trace]),
             round(step, 4),
             round((max(windows) - min(windows)) / step, 4) if windows else 0.0,
             round((rank.steps.traced_ns or 0.0) / MS, 4),
@@ -223,7 +223,7 @@ def table(label: str, judged: Sequence[tuple[Row, float]]) -> None:
 
 def estimate(row: Row, share: float) -> tuple[float, float, float]:
     """Return the step that is estimated at a share, and its range."""
-    low, high = BOUNDS
+    low, high = COST_BOUNDS
     cost = likely_ns(share, row.host_ns, row.launch_ns, row.launch_spread)
     noise = unsure_of(row.launch_ns, row.error, row.traced / row.at(cost) - 1)
     least, most = row.at(cost * high, fed=False) * (1 - noise), row.at(cost * low) * (1 + noise)

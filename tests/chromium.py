@@ -220,7 +220,7 @@ def with_scripts(pages: Pages, *names: str) -> Iterator[Page]:
     """Give an empty page with these scripts of the timeline."""
     from pinprof.report.timeline import constants  # noqa: PLC0415  few tests need it
 
-    folder = files("pinprof.report.timeline")
+    folder = files("pinprof.report.timeline").joinpath("scripts")
     page = pages.browser.new_page()
     page.add_script_tag(
         content=constants() + "".join(folder.joinpath(f"{name}.js").read_text("utf-8") for name in names)

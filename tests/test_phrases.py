@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from pinprof.analyses.copies import EXPOSED
+from pinprof.analyses.copies import EXPOSURES
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.removal import VERDICTS
@@ -23,7 +23,7 @@ SHORT = {
     "idle time": [cause.does for cause in IDLE.values()],
     "why": [limit.why for limit in LIMITS.values()],
     "lost": [limit.lost for limit in LIMITS.values()],
-    "exposed": [exposure.label for exposure in EXPOSED.values()],
+    "exposed": [exposure.label for exposure in EXPOSURES.values()],
 }
 
 
@@ -55,8 +55,8 @@ def _most_common() -> Iterator[str]:
         "parts of a wait": {part.key: part.label for part in WAIT_PARTS},
         "the GPU, while it is idle": {name: cause.does for name, cause in IDLE.items()},
         "why the GPU was idle": {name: cause.why for name, cause in IDLE.items()},
-        "why a copy is exposed, in a table": {name: exposure.label for name, exposure in EXPOSED.items()},
-        "why a copy is exposed": {name: exposure.sentence for name, exposure in EXPOSED.items()},
+        "why a copy is exposed, in a table": {name: exposure.label for name, exposure in EXPOSURES.items()},
+        "why a copy is exposed": {name: exposure.sentence for name, exposure in EXPOSURES.items()},
         "steps unlike the others": UNLIKE,
         "what a trace cannot tell": {str(figure): words for figure, words in FIGURE_KINDS.items()},
         "what a prediction assumes": {name: fix.assumes for name, fix in OPTIONS.items()}

@@ -8,7 +8,7 @@ from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.trust.doubt import Known
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.options import changes_of
-from pinprof.prediction.scenarios import ALL, edits_of
+from pinprof.prediction.scenarios import ALL_WAITS, edits_of
 from pinprof.report.trace.finding_views import brief_views, to_do
 from pinprof.report.whatif.text import prediction_to_text
 
@@ -168,7 +168,7 @@ def test_no_report_takes_away_a_wait_that_guards_a_copy(case: str) -> None:
 
 def test_a_what_if_leaves_a_wait_that_guards_a_copy_and_names_it_where_it_is_asked_for() -> None:
     details = analysis_of(RECORDED / "e5.read-after-synchronize.json.gz").details
-    assert not edits_of(details, Scenario(drop_syncs=(ALL,)))
+    assert not edits_of(details, Scenario(drop_syncs=(ALL_WAITS,)))
     (site,) = (site for site in details.syncs.sites if site.must_stay)
     asked = Scenario(drop_syncs=(site.place.names[0],))
     text = prediction_to_text([(details.trace, changes_of(details, asked))], predict(details.trace, asked))

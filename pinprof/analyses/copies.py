@@ -72,14 +72,14 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
     """
     gpu = trace.gpu
     rows = np.flatnonzero(gpu.category == MEMCPY)
-    lasts = gpu.duration_ns[rows] * gpu.is_transfer[rows]
-    overlapped = np.minimum(gpu.beside_ns(rows, gpu.is_compute), lasts)
+    duration_ns = gpu.duration_ns[rows] * gpu.is_transfer[rows]
+    overlapped = np.minimum(gpu.beside_ns(rows, gpu.is_compute), duration_ns)
     kinds = np.stack((gpu.direction[rows], gpu.host_memory[rows]), axis=1)
     groups = []
     for direction, memory in np.unique(kinds, axis=0):
         chosen = (kinds == (direction, memory)).all(axis=1)
         members = rows[chosen]
-        hidden, exposed = int(overlapped[chosen].sum()), int((lasts - overlapped)[chosen].sum())
+        hidden, exposed = int(overlapped[chosen].sum()), int((duration_ns - overlapped)[chosen].sum())
         sized = members[gpu.bytes[members] != NONE]
         sized_time = int(gpu.duration_ns[sized].sum())
         size, unsized = total_bytes(gpu.bytes[members])
@@ -110,7 +110,7 @@ class Exposure:
     """In the words that all reports share."""
 
 
-EXPOSED: Final = {
+EXPOSURES: Final = {
     "pageable": Exposure(
         "the memory is not pinned",
         "the host memory is pageable: the driver stages the copy, and the host queues no kernel meanwhile",
@@ -133,11 +133,11 @@ EXPOSED: Final = {
     ),
 }
 """By name, as in JSON. `_reasons` checks them in this order, but the end of the recording first."""
-REASONS: Final = tuple(EXPOSED)
+REASONS: Final = tuple(EXPOSURES)
 
-CUT = REASONS.index("end_of_recording")
+END_OF_RECORDING = REASONS.index("end_of_recording")
 
-USUAL = 0.5
+USUALLY_HIDDEN_SHARE = 0.5
 """If kernels hid at least this share of the time of earlier copies of the same stream and direction, a copy after the
 last kernel is taken to be exposed only because the recording ended."""
 
@@ -176,7 +176,7 @@ class Overlap:
     @property
     def counts(self) -> Bools:
         """Whether each copy counts per step and in `fraction`: not if it is exposed because the recording ended."""
-        return self.reason != CUT
+        return self.reason != END_OF_RECORDING
 
     @property
     def known_ns(self) -> int:
@@ -258,17 +258,17 @@ def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> In
         "other": np.ones(len(rows), bool),
         "end_of_recording": _cut_off(trace, rows, kernels, exposed),
     }
-    codes = sorted(range(len(REASONS)), key=lambda code: code != CUT)
+    codes = sorted(range(len(REASONS)), key=lambda code: code != END_OF_RECORDING)
     return np.select([conditions[REASONS[code]] for code in codes], codes)
 
 
 def _cut_off(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Bools:
     """Return which copies are exposed only because the recording ended: kernels hid the copies before them."""
-    gpu, lasts = trace.gpu, trace.gpu.duration_ns[rows]
+    gpu, duration_ns = trace.gpu, trace.gpu.duration_ns[rows]
     after = (gpu.end_ns[rows] > gpu.end_ns[kernels].max(initial=np.iinfo(np.int64).min)) & (exposed > 0)
     _, kind = np.unique(np.stack((gpu.stream[rows], gpu.direction[rows])), axis=1, return_inverse=True)
-    time, hidden = (np.bincount(kind.ravel(), ns * ~after)[kind.ravel()] for ns in (lasts, lasts - exposed))
-    result: Bools = after & (time > 0) & (hidden >= USUAL * time)
+    time, hidden = (np.bincount(kind.ravel(), ns * ~after)[kind.ravel()] for ns in (duration_ns, duration_ns - exposed))
+    result: Bools = after & (time > 0) & (hidden >= USUALLY_HIDDEN_SHARE * time)
     return result
 
 

@@ -15,11 +15,13 @@ from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PINNED, Bools
 RATES_GBPS = (0.05, 500.0)
 """The slowest and the fastest rate at which ops on the CPU read or write memory: aten::mean at 85 GB/s on an H200's
 host, a sort at a thousandth of that. A slower or faster op works on other memory."""
-MAKES = re.compile(r"aten::(rand|empty|zeros|ones|full|arange|linspace|eye|zero_|fill_|(normal|uniform|random)_$)")
+VALUE_MAKING_OP = re.compile(
+    r"aten::(rand|empty|zeros|ones|full|arange|linspace|eye|zero_|fill_|(normal|uniform|random)_$)"
+)
 """Names of ops that read no memory: they make values, or overwrite others."""
-WRITES = re.compile(r"aten::\w*[^\W_]_$")
+IN_PLACE_OP = re.compile(r"aten::\w*[^\W_]_$")
 """Names of ops that write in place: torch's end with one underscore."""
-ALLOCATES = re.compile(r"aten::(new_)?empty")
+ALLOCATING_OP = re.compile(r"aten::(new_)?empty")
 """Names of ops that allocate memory: the next op writes to new memory, which no copy reads."""
 
 
@@ -64,9 +66,9 @@ def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
     launch, step = trace.links.launch[copies], trace.links.activity_step[copies]
     waits = np.isin(kind, (STREAM, DEVICE, EVENT, COPY))
     ends = waits | calls.named(lambda name: "EventRecord" in name)
-    long = long_ops(trace, np.unique(calls.thread))
+    long = long_ops(trace)
     long = long[covered(loading, ops.start_ns[long], ops.end_ns[long]) == 0]
-    readers = long[~ops.named(MAKES.match)[long]]
+    readers = long[~ops.named(VALUE_MAKING_OP.match)[long]]
     launches = np.zeros(len(calls), bool)  # of kernels: the host goes on to other work there
     launches[trace.links.launch[(trace.gpu.category == KERNEL) & (trace.links.launch != NONE)]] = True
     read = _touched(trace, copies, readers, ends | launches)
@@ -93,10 +95,10 @@ def _writers(trace: Trace, long: Int64s) -> Int64s:
     ops = trace.ops
     outermost = np.flatnonzero(trace.links.op_parent == NONE)
     outermost = outermost[np.argsort(ops.thread[outermost], kind="stable")]
-    allocates = ops.named(ALLOCATES.match)[outermost]
+    allocates = ops.named(ALLOCATING_OP.match)[outermost]
     is_new = np.zeros(len(ops), bool)
     is_new[outermost[1:]] = allocates[:-1] & (ops.thread[outermost[1:]] == ops.thread[outermost[:-1]])
-    return long[ops.named(WRITES.match)[long] & ~is_new[long]]
+    return long[ops.named(IN_PLACE_OP.match)[long] & ~is_new[long]]
 
 
 def _touched(trace: Trace, copies: Int64s, candidates: Int64s, ends: Bools, *, in_step: bool = False) -> Touches:

@@ -17,18 +17,18 @@ CodeKind: TypeAlias = Literal["user", "torch", "library", "input"]
 """Whose code a sample is in: the innermost Python code is the program's, torch's, or another package's; `input` if it
 is under a DataLoader, which loads or waits. A call in C counts to the code that makes it: `x.relu()` in the program to
 the program."""
-KINDS: tuple[CodeKind, ...] = ("user", "torch", "library", "input")
+CODE_KINDS: tuple[CodeKind, ...] = ("user", "torch", "library", "input")
 
-LOADER = "torch/utils/data/dataloader.py"
+LOADER_FILE = "torch/utils/data/dataloader.py"
 """All that is called from this file is input."""
 
 BACKWARD_IN = ("torch/autograd/__init__.py", "torch/_tensor.py")
-MODULE = "torch/nn/modules/module.py"
+MODULE_FILE = "torch/nn/modules/module.py"
 OPTIMIZERS = "torch/optim/"
 """Files whose frames show the phase of a step: those of the backward pass, of a call of a module, and of optimizers."""
 NO_LAUNCH = frozenset({"_init_group", "is_available"})
 """Functions of torch, whatever phase they are in, that only collect or ask: they launch nothing."""
-PHASES = ("backward", "forward", "optimizer")
+SAMPLED_PHASES = ("backward", "forward", "optimizer")
 ONE_WAY = 0.9
 """If one function has this share of the samples, the stacks have not parted yet: look at what it calls."""
 
@@ -154,7 +154,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
     lines: list[tuple[list[_Line], int]] = []
     for stack in profile.stacks:
         frames = [_with_origin(profile.frames[index]) for index in stack.frames]
-        kind: CodeKind = "input" if any(frame.is_of(LOADER) for frame in frames) else frames[-1].origin
+        kind: CodeKind = "input" if any(frame.is_of(LOADER_FILE) for frame in frames) else frames[-1].origin
         kinds[kind] += stack.count
         users = max((place for place, frame in enumerate(frames) if frame.origin == "user"), default=-1)
         of_line = called[_users_place(frames[: users + 1])]
@@ -165,7 +165,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         if any(frame.file.startswith(IMPORT) for frame in frames):
             of_line.imports += stack.count
         elif kind == "library" or keeps_books:
-            if any(frame.is_of(MODULE) for frame in below):
+            if any(frame.is_of(MODULE_FILE) for frame in below):
                 of_line.in_networks += stack.count * (kind == "library")
             elif kind == "library":
                 of_line.library_lines[frames[-1].place] += stack.count
@@ -224,7 +224,7 @@ def _keeps_books(frames: list[HostFrame]) -> bool:
     """Return whether torch launches nothing here: it lists a module's parameters, or sets its mode, or the like."""
     if any(frame.function.rpartition(".")[2] in NO_LAUNCH for frame in frames):
         return True
-    return not phase_of_stack(frames) and any(frame.is_of(MODULE) for frame in frames)
+    return not phase_of_stack(frames) and any(frame.is_of(MODULE_FILE) for frame in frames)
 
 
 def _phase_samples(stacks: Mapping[tuple[HostFrame, ...], int]) -> tuple[tuple[str, int], ...]:
@@ -250,7 +250,7 @@ def phase_of_stack(frames: Sequence[HostFrame]) -> str:
     calls = [(frame.file.replace("\\", "/"), frame.function) for frame in frames]
     if any(file.endswith(BACKWARD_IN) and function == "backward" for file, function in calls):
         return "backward"
-    if any(file.endswith(MODULE) and "call_impl" in function for file, function in calls):
+    if any(file.endswith(MODULE_FILE) and "call_impl" in function for file, function in calls):
         return "forward"
     return "optimizer" if any(OPTIMIZERS in file for file, _ in calls) else ""
 
@@ -308,7 +308,7 @@ def receiving_share(profile: HostProfile | None) -> float:
     all_count = waiting_count = 0
     for stack in profile.stacks:
         frames = [profile.frames[index] for index in stack.frames]
-        if any(frame.is_of(LOADER) for frame in frames):
+        if any(frame.is_of(LOADER_FILE) for frame in frames):
             all_count += stack.count
             waiting_count += stack.count * any(frame.is_of(*FOR_WORKERS) for frame in frames)
     return (all_count - waiting_count + 1) / all_count if all_count >= ENOUGH_IN_LOADER else 1.0

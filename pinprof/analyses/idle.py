@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.hues import CALL, COLLECTIVE, INPUT, OP, WAIT
 from pinprof.hues import KERNEL as KERNEL_COLOUR
-from pinprof.intervals import Intervals, contains, covered, distinct, length
+from pinprof.intervals import Intervals, contains, covered, length
 from pinprof.trace.collectives import collective_times
 from pinprof.trace.idle_times import gaps_of
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
@@ -129,11 +129,6 @@ class IdleGaps:
     """Per gap: index into IDLE_CAUSES."""
 
 
-def measure_idle(trace: Trace, idle: tuple[IdleGaps, ...]) -> tuple[DeviceTime, ...]:
-    """Return busy and idle time of each device, the idle time by cause."""
-    return tuple(_device_time(trace, gaps_of_one) for gaps_of_one in idle)
-
-
 def idle_gaps(
     trace: Trace, blocked: Intervals, released_ns: Int64s, waiting_for_input: Intervals
 ) -> tuple[IdleGaps, ...]:
@@ -149,7 +144,7 @@ def idle_gaps(
     or in a collective, it has that cause. Conversely, a `sync_bubble` is the bubble of one stall, except in two cases:
     the gap began while the host waited for another device, or the awaited work ended while other work still ran.
     """
-    communicating, released = collective_times(trace), distinct(released_ns)
+    communicating = collective_times(trace)
     all_gaps = []
     for device in trace.gpu.of_device:
         times, following, queued = gaps_of(trace, device)
@@ -157,7 +152,7 @@ def idle_gaps(
             times=times,
             queued=queued,
             launched=trace.links.launch[following] != NONE,
-            blocked=contains(blocked, times.start) | _is_among(times.start, released),
+            blocked=contains(blocked, times.start) | np.isin(times.start, released_ns),
             input=waiting_for_input,
             communication=communicating,
         )
@@ -166,12 +161,8 @@ def idle_gaps(
     return tuple(all_gaps)
 
 
-def _is_among(times: Int64s, ordered: Int64s) -> Bools:
-    index = np.searchsorted(ordered, times)
-    return (index < len(ordered)) & (np.append(ordered, 0)[index] == times)
-
-
-def _device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:
+def device_time(trace: Trace, idle: IdleGaps) -> DeviceTime:
+    """Return busy and idle time of a device, the idle time by cause."""
     gpu, lengths = trace.gpu, idle.times.end - idle.times.start
     busy = gpu.times(gpu.of_device[idle.device])
     by_cause = [(name, int(lengths[idle.cause == code].sum())) for code, name in enumerate(IDLE_CAUSES)]

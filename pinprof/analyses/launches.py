@@ -15,19 +15,19 @@ from pinprof.trace.phases import PHASES, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.units import shortened
 
-SLOW_NS = 1_000_000
+LAUNCH_WITH_OTHER_WORK_NS = 1_000_000
 """A launch takes some microseconds, the launch of a large graph some hundreds. A launch of this length does other work,
 too."""
 
-FEW = 8
+FEWEST_MANY_LAUNCHES = 8
 """A step with fewer launches is not slow because of their number: one layer makes more in forward, backward and
 update."""
-LONGEST = 10
+MAX_MEDIANS_OF_LAUNCH = 10
 """The time before a launch counts as its cost up to this multiple of the median. Beyond that the host does other work,
 waits, or loads the kernel."""
-MOST_NAMES = 50
+MAX_LAUNCH_NAMES = 50
 """Ops, and modules, that are kept: those with most launches."""
-LONGEST_NAME = 200
+LONGEST_LAUNCH_NAME_CHARS = 200
 """Characters of the name of an op that are kept."""
 
 
@@ -46,7 +46,7 @@ def measure_slow_launches(trace: Trace, stalls: Int64s, divisor: int) -> SlowLau
     """
     calls, slow = trace.calls, trace.launches_work.copy()
     slow[stalls] = False
-    slow &= calls.duration_ns >= SLOW_NS
+    slow &= calls.duration_ns >= LAUNCH_WITH_OTHER_WORK_NS
     slow &= trace.steps.holds(trace.links.call_step)
     return SlowLaunches(int(slow.sum()) / divisor, int(calls.duration_ns[slow].sum()) / divisor)
 
@@ -75,7 +75,7 @@ class Launches:
     """The host's time per launch, without waits and long pauses: the median from one launch to the next."""
     many_ns: float
     """The most of the host's time per step that launches can take: the times from one launch to the next, each limited
-    to `LONGEST` medians; 0 if a step has few launches."""
+    to `MAX_MEDIANS_OF_LAUNCH` medians; 0 if a step has few launches."""
     phases: tuple[LaunchSums, ...]
     ops: tuple[LaunchSums, ...]
     """By the outermost op, without autograd's nodes: the names with most launches, most first."""
@@ -110,9 +110,11 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
         len(calls) / divisor,
         float(np.median(gpu.duration_ns[rows])),
         usual,
-        float(np.minimum(since, LONGEST * usual).sum()) / divisor if len(calls) >= FEW * divisor else 0.0,
+        float(np.minimum(since, MAX_MEDIANS_OF_LAUNCH * usual).sum()) / divisor
+        if len(calls) >= FEWEST_MANY_LAUNCHES * divisor
+        else 0.0,
         tuple(sums[name] for name in PHASES if name in sums),
-        _sums_by_name(op, lambda code: shortened(trace.ops.names[code], LONGEST_NAME), per_call),
+        _sums_by_name(op, lambda code: shortened(trace.ops.names[code], LONGEST_LAUNCH_NAME_CHARS), per_call),
         _sums_by_name(module, lambda code: module_name(functions.names[code]), per_call) if has_modules else (),
     )
 
@@ -135,11 +137,11 @@ def _sums_by_name(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> t
             float(host[index]) / sums.divisor,
             float(kernel[index]) / sums.divisor,
         )
-        for index in np.argsort(-count, kind="stable")[:MOST_NAMES].tolist()
+        for index in np.argsort(-count, kind="stable")[:MAX_LAUNCH_NAMES].tolist()
     )
 
 
-MEANING = "Python code, a sleep, or a call that is not recorded"
+PAUSE_MEANING = "Python code, a sleep, or a call that is not recorded"
 """What the host does in a pause. Most calls of the driver are not recorded, such as those that map memory."""
 
 

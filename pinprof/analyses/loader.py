@@ -15,7 +15,7 @@ from pinprof.trace.threads import PIN_OPS
 
 LOADER_PREFIX = "enumerate(DataLoader)#"
 """torch/utils/data/dataloader.py records each `__next__` under this name."""
-IN_PROCESS = re.compile(re.escape(LOADER_PREFIX) + ".*SingleProcess", re.DOTALL)
+IN_PROCESS_LOADER = re.compile(re.escape(LOADER_PREFIX) + ".*SingleProcess", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def measure_loader(trace: Trace) -> LoaderWaits:
     wait = end - start
     times = union(start, end)
     pin_thread = bool(trace.has_role("pin_memory").any())
-    in_process = any(events.named(IN_PROCESS.match).any() for events in (trace.annotations, trace.ops))
+    in_process = any(events.named(IN_PROCESS_LOADER.match).any() for events in (trace.annotations, trace.ops))
     return LoaderWaits(
         waits=len(start),
         wait_ns=int(wait.sum()),

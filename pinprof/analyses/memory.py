@@ -14,7 +14,7 @@ ALLOCATION = re.compile(r"aten::(empty|zeros|ones|full|new_empty|resize|to|_to_c
 
 @dataclass(frozen=True)
 class MemoryPeak:
-    """The most memory that was allocated on a GPU in the recording, and where that was first so."""
+    """The most memory that was allocated on a GPU in the recording, and where that was first reached."""
 
     device: int
     allocated_bytes: int

@@ -18,13 +18,13 @@ from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.sources import ANONYMOUS, Sources
 from pinprof.trace.tables import NONE, Int64s, Trace
 
-MOSTLY: Final = 0.5
+MAIN_SHARE_OF_CALLER: Final = 0.5
 """A function that takes a larger share of its caller's time than this is where the time goes."""
-LEAST_PART: Final = 0.1
+LEAST_SHARE_OF_LIBRARY: Final = 0.1
 """A function that takes a smaller share of a library's time is not named."""
 PROFILERS: Final = ("torch/profiler/", *OWN)
 """Files of profilers: without a profiler the step does not have their time."""
-WRAPPERS: Final = frozenset(
+WRAPPER_FUNCTIONS: Final = frozenset(
     {"_call_impl", "_wrapped_call_impl", "decorate_context", "wrapper", "wrapped", "inner", "__call__", "__enter__"}
 )
 """Functions that only call others: their names say nothing about the code."""
@@ -183,7 +183,7 @@ class _Walk:
         for key, ns in parts:
             by_called[self._builtin(key)] += ns
         most = max(by_called, key=by_called.__getitem__)
-        if by_called[most] > MOSTLY * sum(by_called.values()):
+        if by_called[most] > MAIN_SHARE_OF_CALLER * sum(by_called.values()):
             parts = [part for part in parts if self._builtin(part[0]) == most]
             return max(parts, key=lambda part: part[1])[0]
         return max(parts, key=lambda part: part[1])[0]._replace(called=NONE)
@@ -269,7 +269,7 @@ class _Walk:
         """Return the function within a node that takes more than half of its time, the innermost with a name."""
         named = node
         while True:
-            most_ns = MOSTLY * self._tree.paused_ns[node]
+            most_ns = MAIN_SHARE_OF_CALLER * self._tree.paused_ns[node]
             below = [child for child in self._children[node] if self._tree.paused_ns[child] > most_ns]
             below = [child for child in below if not self._is_users(child)]
             if not below:
@@ -281,13 +281,13 @@ class _Walk:
 
     def _shared(self, node: int) -> tuple[tuple[str, float], ...]:
         """Return the functions within a node that share its time; none where it is the time of one."""
-        least_ns, open_nodes, parts = LEAST_PART * self._tree.paused_ns[node], [node], []
+        least_ns, open_nodes, parts = LEAST_SHARE_OF_LIBRARY * self._tree.paused_ns[node], [node], []
         while open_nodes:
             around = open_nodes.pop()
             of_python = (child for child in self._children[around] if frame(self._name(child)))
             below = [child for child in of_python if self._tree.paused_ns[child] >= least_ns]
             at, ns = frame(self._name(around)), float(self._tree.paused_ns[around])
-            if sum(float(self._tree.paused_ns[child]) for child in below) > MOSTLY * ns:
+            if sum(float(self._tree.paused_ns[child]) for child in below) > MAIN_SHARE_OF_CALLER * ns:
                 open_nodes += below
             elif at is not None and not _says_nothing(at):
                 parts.append((at.function, ns))
@@ -313,13 +313,13 @@ class _Walk:
         pairs = functions.name[calls[:-1]].astype(np.int64) * len(functions.names) + functions.name[calls[1:]]
         _, which = np.unique(pairs, return_inverse=True)
         sums = np.bincount(which, own)
-        if sums.max() <= MOSTLY * (sums.sum() + edges.sum()):
+        if sums.max() <= MAIN_SHARE_OF_CALLER * (sums.sum() + edges.sum()):
             return None
         first = int(np.flatnonzero((which == sums.argmax()) & (own > 0))[0])
         rows = np.array([row, row], np.int32)
         lines, which = places_of(self._trace, UserCalls(rows, calls[first : first + 2].astype(np.int32)), self._sources)
-        before, behind = (place.line if (place := lines[number]) else None for number in which.tolist())
-        return (before, behind) if before is not None and behind is not None and before < behind else None
+        before, after = (place.line if (place := lines[number]) else None for number in which.tolist())
+        return (before, after) if before is not None and after is not None and before < after else None
 
     def _place(self, key: _Key) -> Place:
         if key.user == NONE:
@@ -335,4 +335,4 @@ def _package(place: Frame | None) -> str:
 
 
 def _says_nothing(place: Frame) -> bool:
-    return place.function in ANONYMOUS or place.function in WRAPPERS or place.file.startswith("<")
+    return place.function in ANONYMOUS or place.function in WRAPPER_FUNCTIONS or place.file.startswith("<")

@@ -14,18 +14,18 @@ from pinprof.trace.one_time_work import NEVER
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
 
-PREFILL, DECODE, MIXED, OTHER = PHASES = ("prefill", "decode", "mixed", "other")
-VLLM: Final = re.compile(
+PREFILL, DECODE, MIXED, OTHER_BATCH = BATCH_PHASES = ("prefill", "decode", "mixed", "other")
+VLLM_BATCH: Final = re.compile(
     r"execute(?:_\d+)?_context_(?P<prefills>\d+)\((?:sq)?(?P<prefilled>\d+)\w*\)"
     r"_generation_(?P<decodes>\d+)\((?:sq)?(?P<decoded>\d+)\w*\)"
 )
-VLLM_OF_2025: Final = re.compile(r"execute_new_(?P<prefills>\d+)_cached_(?P<decodes>\d+)")
-SGLANG: Final = re.compile(
+VLLM_BATCH_OF_2025: Final = re.compile(r"execute_new_(?P<prefills>\d+)_cached_(?P<decodes>\d+)")
+SGLANG_BATCH: Final = re.compile(
     r"step\[(?P<mode>[A-Z_]+) (?:.* )?bs=(?P<requests>\d+)(?: toks=(?P<tokens>\d+))?(?: c=(?P<prefills>\d+) g=\d+)?.*\]"
 )
-MODES: Final = {"EXTEND": PREFILL, "DECODE": DECODE, "MIXED": MIXED}
+SGLANG_MODES: Final = {"EXTEND": PREFILL, "DECODE": DECODE, "MIXED": MIXED}
 MOST_FILLS: Final = 3
-PYTHON: Final = "Python"
+OUTSIDE_OF_OPS: Final = "Python"
 
 
 class MarkedBatch(NamedTuple):
@@ -63,16 +63,16 @@ class ServingPhase:
 
 def batch_of(mark: str) -> MarkedBatch | None:
     """Return what a server's mark says of its batch; None for any other annotation."""
-    if match := VLLM.fullmatch(mark):
+    if match := VLLM_BATCH.fullmatch(mark):
         prefills, decodes = int(match["prefills"]), int(match["decodes"])
         return MarkedBatch(
             _phase(prefills, decodes), prefills + decodes, int(match["prefilled"]) + int(match["decoded"])
         )
-    if match := VLLM_OF_2025.fullmatch(mark):
+    if match := VLLM_BATCH_OF_2025.fullmatch(mark):
         prefills, decodes = int(match["prefills"]), int(match["decodes"])
         return MarkedBatch(_phase(prefills, decodes), prefills + decodes, None if prefills else decodes)
-    if match := SGLANG.fullmatch(mark):
-        phase, requests = MODES.get(match["mode"], OTHER), int(match["requests"])
+    if match := SGLANG_BATCH.fullmatch(mark):
+        phase, requests = SGLANG_MODES.get(match["mode"], OTHER_BATCH), int(match["requests"])
         unmarked = requests if phase == DECODE else None
         return MarkedBatch(phase, requests, int(match["tokens"]) if match["tokens"] else unmarked)
     return None
@@ -191,5 +191,5 @@ def _fills_by_ops(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[s
         (ops.names[number], float(sums[number]) / len(steps))
         for number in np.argsort(-sums, kind="stable")[:MOST_FILLS]
     ]
-    fills.append((PYTHON, float(alone.sum()) / len(steps)))
+    fills.append((OUTSIDE_OF_OPS, float(alone.sum()) / len(steps)))
     return tuple(fill for fill in sorted(fills, key=itemgetter(1), reverse=True)[:MOST_FILLS] if fill[1])

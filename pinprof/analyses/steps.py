@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pinprof.intervals import Intervals, covered, length
-from pinprof.step_statistics import FEWEST, MOSTLY, unlike_others
+from pinprof.step_statistics import EXPLAINING_SHARE_OF_EXCESS, FEWEST_TIMES, unlike_others
 from pinprof.trace.links import NO_WORK, work_ends
 from pinprof.trace.run_log import RECORDED
 from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
 
-LONGER = 1.5
+ADJACENT_STEP_MULTIPLE = 1.5
 """Next to an irregular step, a time from end to end belongs to that step if it is longer than this multiple of the
 usual."""
 
@@ -105,7 +105,7 @@ def _around_unlike(ends: Int64s, unlike: Bools) -> Int64s:
     adjacent = (unlike[1:] | unlike[:-1])[working[1:] & working[:-1]]
     if not adjacent.any() or adjacent.all():
         return times[:0]
-    return times[adjacent & (times > LONGER * np.median(times[~adjacent]))]
+    return times[adjacent & (times > ADJACENT_STEP_MULTIPLE * np.median(times[~adjacent]))]
 
 
 def _busy_time(trace: Trace) -> float | None:
@@ -119,15 +119,15 @@ def _busy_time(trace: Trace) -> float | None:
     return max(busy) / int(trace.steps.complete.sum())
 
 
-AHEAD = 0.9
+HOST_SHARE_AHEAD = 0.9
 """If the host's steps take less than this share of the GPU's, the host runs ahead. Then its steps scatter, and the
 GPU's times show which steps are irregular."""
 
-GPU, OFF_CPU, HOST = "gpu", "off_cpu", "host"
+MORE_GPU_WORK, CPU_TAKEN, SLOW_HOST = "gpu", "off_cpu", "host"
 WHY = {
-    GPU: "the GPU has more to do there",
-    OFF_CPU: "the machine was busy there: other threads or programs had the CPU of the host's thread",
-    HOST: "the host takes longer there, and nothing that was recorded says why",
+    MORE_GPU_WORK: "the GPU has more to do there",
+    CPU_TAKEN: "the machine was busy there: other threads or programs had the CPU of the host's thread",
+    SLOW_HOST: "the host takes longer there, and nothing that was recorded says why",
 }
 """Reasons why a step is irregular."""
 
@@ -192,7 +192,7 @@ def _step_lengths(trace: Trace) -> tuple[Int64s, Int64s]:
     working = complete[ends[complete] != NO_WORK]
     after = working[1:][np.diff(working) == 1]
     on_gpu = ends[after] - ends[after - 1]
-    if len(on_gpu) >= FEWEST and (not len(on_host) or np.median(on_host) < AHEAD * np.median(on_gpu)):
+    if len(on_gpu) >= FEWEST_TIMES and (not len(on_host) or np.median(on_host) < HOST_SHARE_AHEAD * np.median(on_gpu)):
         return after, on_gpu
     return followed, on_host
 
@@ -206,4 +206,8 @@ def _reasons(trace: Trace, step: Int64s, is_unlike: Bools, excess: np.ndarray) -
         step
     ]
     more = worked - np.median(worked[~is_unlike])
-    return np.select([more >= MOSTLY * excess, off_cpu >= MOSTLY * excess], [GPU, OFF_CPU], HOST).tolist()
+    return np.select(
+        [more >= EXPLAINING_SHARE_OF_EXCESS * excess, off_cpu >= EXPLAINING_SHARE_OF_EXCESS * excess],
+        [MORE_GPU_WORK, CPU_TAKEN],
+        SLOW_HOST,
+    ).tolist()

@@ -8,8 +8,7 @@ from pinprof.bench.judge import PINNED_RATE, by_size, order
 from pinprof.bench.pinning_cost import FRESH, PAGEABLE, PIN_TO
 from pinprof.bench.results import Bench, BenchError, Measured, from_json, shown
 from pinprof.document import read_document
-from pinprof.prediction.edits import PinnedRates, Rates
-from pinprof.prediction.pinning import Advice, Pinning
+from pinprof.prediction.pinning import Advice, PinnedRates, Pinning, Rates
 from pinprof.units import rate, size
 
 FLOAT_BYTES = 4

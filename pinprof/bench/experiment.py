@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from msgspec import structs
 
-from pinprof.analyses.copies import EXPOSED
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.copies import EXPOSURES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.bench.judge import Claim
 from pinprof.bench.results import Bar, Figure, Measured, Picture
 from pinprof.details import Details
@@ -316,7 +316,7 @@ MOST_BARS, BAR_DIGITS = 150, 4
 def picture(case: Figure, trace: Trace, details: Details) -> Picture:
     """Return one step in the middle of a trace, or its beginning, with what the report says about its copies."""
     share, reasons = details.overlap.fraction, details.overlap.by_reason
-    rest = f"; otherwise: {EXPOSED[reasons[0][0]].sentence}" if reasons else ""
+    rest = f"; otherwise: {EXPOSURES[reasons[0][0]].sentence}" if reasons else ""
     why = "no copy was recorded" if share is None else f"{percent(share)} of the copy time overlapped{rest}"
     complete = np.flatnonzero(trace.steps.complete)
     if len(complete) == 0:
@@ -344,7 +344,7 @@ def _drawn(trace: Trace, details: Details, step: int) -> Iterator[tuple[str, str
             yield "host", name, calls.start_ns[row], calls.end_ns[row]
     for row in np.flatnonzero((stalls.call_step == step) & ~stalls.profiler).tolist():
         call = stalls.call[row]
-        yield "stalls", CAUSES[int(details.syncs.cause[row])], calls.start_ns[call], calls.end_ns[call]
+        yield "stalls", WAIT_CAUSES[int(details.syncs.cause[row])], calls.start_ns[call], calls.end_ns[call]
     of_step = trace.links.activity_step == step
     for row in np.flatnonzero(of_step & (gpu.category == KERNEL)).tolist():
         yield f"stream {gpu.stream[row]}", "kernel", gpu.start_ns[row], gpu.end_ns[row]

@@ -11,7 +11,7 @@ from pinprof.check.places import CodePlace, copy_places, finding_places, site_pl
 from pinprof.details import Details
 from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, TraceFigure
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import MATTERS, Doubt, Withheld, given
+from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, Withheld, given
 from pinprof.rules.rule import NEGLIGIBLE, Finding
 from pinprof.rules.sums import Copies
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
@@ -131,7 +131,7 @@ def _lacking(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 def _lost(profile: Profile) -> str:
     """Return what the file has lost that matters to figures, and the remedy; empty if that is too little."""
-    unusable = sum(profile.skipped.values()) >= MATTERS * max(sum(profile.counts.values()), 1)
+    unusable = sum(profile.skipped.values()) >= MATTERING_SHARE * max(sum(profile.counts.values()), 1)
     checks = {"truncated", "unusable_events"} if unusable else {"truncated"}
     lost = (entry for entry in profile.doubts if entry.check in checks)
     return next((f"without {entry.what}; {entry.remedy}" for entry in lost), "")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.copies import EXPOSED, REASONS
+from pinprof.analyses.copies import EXPOSURES, REASONS
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.sites import Site
 from pinprof.details import Details
@@ -97,6 +97,6 @@ def _copy_place(details: Details, copies: Copies, direction: int, memory: int, r
     """Return the place of copies of one kind, whose codes are those of the tables."""
     kind = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
     of_memory = f" of {kind[1]} memory" if kind[1] in {"pageable", "pinned"} else ""
-    message = f"{kind[0]} copies{of_memory}: {copies.figures} ({EXPOSED[kind[2]].label})"
+    message = f"{kind[0]} copies{of_memory}: {copies.figures} ({EXPOSURES[kind[2]].label})"
     rule = rule_of_exposure(details, kind[2], kind[0])
     return CodePlace(*copies.place, rule, f"{' '.join(kind)} copies", message)

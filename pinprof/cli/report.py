@@ -356,10 +356,13 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
       pinprof timeline trace.json.gz -o timeline.html --plotly
       pinprof timeline https://host/trace.json.gz -o timeline.html
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.trace.page import plotly_page, timeline_page
+    if plotly:
+        from pinprof.report.trace.plotly_figures import timeline_page
+    else:
+        from pinprof.report.trace.page import timeline_page
 
     check_outputs((output,), force=force, reads=(trace,))
     analysis = read(one_trace(trace), analysing())
     with progress("drawing the timeline"):
-        page = (plotly_page if plotly else timeline_page)(analysis)
+        page = timeline_page(analysis)
     write(output, page)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import Literal, TypeAlias
 
-from pinprof.analyses.by_name.kernels import SAME, kernels_alike
+from pinprof.analyses.by_name.kernels import SAME_KERNELS_SHARE, kernels_alike
 from pinprof.analysis import Analysis
 from pinprof.comparison.changes import (
     CopyChange,
@@ -56,7 +56,7 @@ class Comparison:
     @property
     def is_same_program(self) -> bool | None:
         """Whether the two traces seem to be of one program; None if unknown."""
-        return None if self.kernels_alike is None else self.kernels_alike >= SAME
+        return None if self.kernels_alike is None else self.kernels_alike >= SAME_KERNELS_SHARE
 
     @property
     def is_estimated(self) -> bool:

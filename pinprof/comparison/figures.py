@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.details import Details
-from pinprof.measurement.figures import FIGURES, NO_STEPS, STEP_MS, TraceFigure
+from pinprof.measurement.figures import FIGURES, NO_COMPLETE_STEP, STEP_MS, TraceFigure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.step_values import Floats, running_in_steps, with_work_after
 from pinprof.measurement.trust.doubt import FigureKind, given
@@ -120,7 +120,7 @@ def over_steps(values: Floats, value: float | None = None) -> Value:
     The percentiles are values of steps, without interpolation, so few steps all lie in the spread.
     """
     if len(values) == 0:
-        return Value(value, reason="" if value is not None else NO_STEPS)
+        return Value(value, reason="" if value is not None else NO_COMPLETE_STEP)
     middle = float(values.mean()) if value is None else value
     if len(values) == 1:
         return Value(middle)
@@ -157,7 +157,7 @@ class Side:
         doubt = self.profile.withheld.reason(kinds)
         if doubt:
             return f"{doubt.what}; {doubt.remedy}"
-        return "" if self.profile.steps.count else NO_STEPS
+        return "" if self.profile.steps.count else NO_COMPLETE_STEP
 
     def why_not_stepped(self, *kinds: FigureKind) -> str:
         """Return why the trace does not have such a figure per step; empty if it has one."""
@@ -208,7 +208,7 @@ def _step(side: Side) -> Value:
     step = side.profile.estimate
     if step.step_ns is not None and side.is_stepped:
         return Value(step.step_ns, _spread(side))
-    return Value(None, step.range_ns, side.why_not_stepped(*STEP_MS.withheld_by) or NO_STEPS)
+    return Value(None, step.range_ns, side.why_not_stepped(*STEP_MS.withheld_by) or NO_COMPLETE_STEP)
 
 
 def _spread(side: Side) -> tuple[float, float] | None:

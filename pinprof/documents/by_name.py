@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 from pinprof.analyses import serving
-from pinprof.analyses.host_samples import KINDS
+from pinprof.analyses.host_samples import CODE_KINDS
 from pinprof.document import ByteSize, Count, Document, Ms, Share, Us, doc, one_of, projection
 from pinprof.documents.fields import BlockerJson, PlacedJson
 from pinprof.trace import sampled_stacks
@@ -157,7 +157,7 @@ class HostLine(PlacedJson):
 class KindJson(Document):
     """Samples of one kind."""
 
-    kind: Annotated[str, one_of(KINDS), doc("what the innermost code is")]
+    kind: Annotated[str, one_of(CODE_KINDS), doc("what the innermost code is")]
 
 
 class HostProfileJson(sampled_stacks.HostProfile, frozen=True, kw_only=True):
@@ -190,7 +190,9 @@ class FillJson(Document):
 class ServingPhaseJson(Document):
     """Batches of one phase, of a server or a language model, as traced; all but `count` are means of a batch."""
 
-    phase: Annotated[str, one_of(serving.PHASES), doc("what the batches do, by marks, or by the lookups of tokens")]
+    phase: Annotated[
+        str, one_of(serving.BATCH_PHASES), doc("what the batches do, by marks, or by the lookups of tokens")
+    ]
     count: Annotated[Count, doc("batches; decodes unlike the others are left out")]
     requests: Annotated[float | None, doc("requests; null where the trace does not show them")]
     tokens: Annotated[float | None, doc("tokens put in and made; null where the trace does not show them")]

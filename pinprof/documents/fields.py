@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analyses.syncs.removal import VERDICTS
 from pinprof.document import Count, Document, Ms, RangeMs, Share, doc, one_of
-from pinprof.replay.bound import BOUNDS
+from pinprof.replay.bound import BOUND_WORDS
 from pinprof.rules.rule import FAMILIES
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
 Source: TypeAlias = Annotated[str, one_of(("measured", "given", "estimated"))]
-Bound: TypeAlias = Annotated[str, one_of(BOUNDS)]
+Bound: TypeAlias = Annotated[str, one_of(BOUND_WORDS)]
 Direction: TypeAlias = Annotated[str, one_of(DIRECTIONS)]
 Memory: TypeAlias = Annotated[str, one_of(HOST_MEMORIES[:-1])]
 """Null stands for copies without a host side."""
 ThreadRole: TypeAlias = Annotated[str, one_of(("main", "autograd", "pin_memory", "other"))]
 WaitVerdict: TypeAlias = Annotated[str, one_of(VERDICTS)]
-WaitCause: TypeAlias = Annotated[str, one_of(CAUSES), doc("what made the host wait")]
+WaitCause: TypeAlias = Annotated[str, one_of(WAIT_CAUSES), doc("what made the host wait")]
 RuleFamily: TypeAlias = Annotated[
     str, one_of(tuple(family.name for family in FAMILIES.values())), doc("what the rule is about")
 ]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
 
 from msgspec import UNSET, UnsetType, convert, defstruct
 
-from pinprof.analyses.whole_run.ledger import FIRST, OFF_CPU, OTHER, RECURRING
+from pinprof.analyses.whole_run.ledger import FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents.by_name import (
     HostProfileJson,
@@ -23,15 +23,26 @@ from pinprof.documents.findings import Cost, FindingJson, JointJson, RanksJson, 
 from pinprof.documents.waits import CopiesJson, IdleJson, Loader, OverlapJson, SyncsJson
 from pinprof.measurement.figures import FIGURES, FigureUnit
 from pinprof.measurement.trust import CHECKS
+from pinprof.measurement.trust.doubt import DOUBT_LEVELS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
-from pinprof.measurement.trust.doubt import LEVELS
 from pinprof.trace.info import HostMemory
 from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE
 from pinprof.trace.tables import StepSource
 from pinprof.version import VERSION
 
 REPORT_SCHEMA: Final = "pinprof.report/1"
-IRREGULAR_REASONS = (FIRST, COMPILE, EVALUATION, CHECKPOINT, CAPTURE, GARBAGE, EPOCH, OFF_CPU, RECURRING, OTHER)
+IRREGULAR_REASONS = (
+    FIRST_STEPS_SLOW,
+    COMPILE,
+    EVALUATION,
+    CHECKPOINT,
+    CAPTURE,
+    GARBAGE,
+    EPOCH,
+    OFF_CPU,
+    RECURRING,
+    UNEXPLAINED,
+)
 LEDGER_ENTRIES = ("start_up", "regular", "input", *IRREGULAR_REASONS, "later", "pinprof", "end")
 
 
@@ -63,7 +74,7 @@ class Missing(Document, kw_only=True):
 
     check: Annotated[str, one_of(CHECKS), doc("the check that found it")] = ""
     level: Annotated[
-        str, one_of(LEVELS), doc("whether figures are withheld or doubtful, or something was not recorded")
+        str, one_of(DOUBT_LEVELS), doc("whether figures are withheld or doubtful, or something was not recorded")
     ]
     what: Annotated[Words, doc("the lack or fault")]
     effect: Annotated[Words, doc("what follows")]

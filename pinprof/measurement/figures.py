@@ -22,7 +22,7 @@ from pinprof.trace.tables import PAGEABLE
 
 FigureUnit: TypeAlias = Literal["ns", "bytes", "count", "share"]
 
-NO_STEPS = "no complete step"
+NO_COMPLETE_STEP = "no complete step"
 NO_SIZES = "sizes of copies are not recorded"
 
 
@@ -56,7 +56,7 @@ class TraceFigure:
     depends_on_end: bool = False
     """Whether it depends on what follows the step: the last step of the trace, which nothing follows, has no typical
     value."""
-    absent: str = NO_STEPS
+    absent: str = NO_COMPLETE_STEP
     """Why a trace may lack it although nothing withholds it."""
 
     @property
@@ -104,7 +104,7 @@ STEP_MS = TraceFigure(
     place="steps/step_ms",
     label="step without profiler",
 )
-EXPOSED = TraceFigure(
+EXPOSED_MS = TraceFigure(
     "exposed_ms",
     "copy time that no kernel hides",
     "ns",
@@ -131,7 +131,7 @@ HIDDEN_SYNCS = TraceFigure(
     in_steps=lambda details: waits_in_steps(details, details.syncs.hidden),
     label="hidden waits of the host",
 )
-HIDDEN_STALL = TraceFigure(
+HIDDEN_STALL_MS = TraceFigure(
     "hidden_stall_ms",
     "time in waits that the code did not ask for",
     "ns",
@@ -147,7 +147,7 @@ SYNCS = TraceFigure(
     in_steps=lambda details: waits_in_steps(details, details.syncs.waits),
     place="syncs/per_step",
 )
-STALL = TraceFigure(
+STALL_MS = TraceFigure(
     "stall_ms",
     "time in all waits but the profiler's, and launches that are held up: the launch queue is full, or code is loaded",
     "ns",
@@ -162,14 +162,14 @@ DRAIN_MS = TraceFigure(
     ("per_step", "stalls", "drain"),
     in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.drain_ns),
 )
-WORKED = TraceFigure(
+WORKED_MS = TraceFigure(
     "worked_ms",
     "the part of that in which the GPU works",
     "ns",
     ("per_step", "stalls", "drain"),
     in_steps=lambda details: waited_in_steps(details, details.syncs.waits, details.syncs.stalls.worked_ns),
 )
-BUBBLE = TraceFigure(
+BUBBLE_MS = TraceFigure(
     "bubble_ms",
     "GPU idle time that waits leave behind",
     "ns",
@@ -191,7 +191,7 @@ OVERLAP_FRACTION = TraceFigure(
     of_trace=True,
     absent="no copies",
 )
-BUSY = TraceFigure(
+BUSY_MS = TraceFigure(
     "busy_ms",
     "time per step in which the busiest GPU works",
     "ns",
@@ -207,7 +207,7 @@ BUSY_FRACTION = TraceFigure(
     value=_busy_fraction,
     place="steps/busy_fraction",
 )
-LOADER = TraceFigure(
+LOADER_MS = TraceFigure(
     "loader_ms",
     "the host waits for the DataLoader",
     "ns",
@@ -229,18 +229,18 @@ FIGURES = (
         place="steps/traced_ms",
         label="step in the trace",
     ),
-    BUSY,
+    BUSY_MS,
     BUSY_FRACTION,
     OVERLAP_FRACTION,
-    EXPOSED,
+    EXPOSED_MS,
     PAGEABLE_BYTES,
     HIDDEN_SYNCS,
-    HIDDEN_STALL,
+    HIDDEN_STALL_MS,
     SYNCS,
-    STALL,
+    STALL_MS,
     DRAIN_MS,
-    WORKED,
-    BUBBLE,
+    WORKED_MS,
+    BUBBLE_MS,
     TraceFigure(
         "launches",
         "launches of kernels",
@@ -249,6 +249,6 @@ FIGURES = (
         value=lambda profile: profile.launches.per_step if profile.launches else None,
         place="launches/per_step",
     ),
-    LOADER,
+    LOADER_MS,
 )
 """All figures, in the order in which comparisons and JSON show them."""

@@ -201,9 +201,9 @@ UNKNOWN_STEP = StepEstimate(None, "estimated", None)
 # How the step divides on the GPU that works most: the parts of a report's bar, and the basis of the verdict
 
 
-OUTSIDE = "outside"
+OUTSIDE_WORK = "outside"
 """The cause of idle time before and after all GPU work of an only step: no launch shows more."""
-UNKNOWN_CAUSE = ""
+UNKNOWN_IDLE = ""
 """The cause of idle time that is not in the trace."""
 
 
@@ -233,7 +233,7 @@ def divide(profile: Profile, mean: MeanStep) -> Division:
         memsets_ns=mean.memset_ns,
         idle_ns={cause: mean.idle_ns * time / whole for cause, time in times.items() if time}
         if whole
-        else {UNKNOWN_CAUSE: mean.idle_ns},
+        else {UNKNOWN_IDLE: mean.idle_ns},
     )
 
 
@@ -250,7 +250,7 @@ def busiest_idle_times(profile: Profile) -> dict[str, float]:
 
 def idle_times(profile: Profile, gpu: GpuSums) -> dict[str, float]:
     """Return the idle time of a GPU by cause, in ns; for an only step with the time before and after all work."""
-    return dict(given(gpu.idle_by_cause) or ()) | {OUTSIDE: idle_outside(profile, gpu)}
+    return dict(given(gpu.idle_by_cause) or ()) | {OUTSIDE_WORK: idle_outside(profile, gpu)}
 
 
 def idle_outside(profile: Profile, gpu: GpuSums) -> float:

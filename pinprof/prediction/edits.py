@@ -3,22 +3,23 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import structs
 
 from pinprof.details import Details
-from pinprof.document import doc
 from pinprof.intervals import Intervals, contains, covered, union
-from pinprof.pci_express import link_of_gpus
 from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, handed_on, in_graphs
+from pinprof.prediction.pinning import PinnedRates, pinned_rate
 from pinprof.replay.program import (
     AHEAD,
     DEFAULT_LATENCY_NS,
     DEFAULT_LAUNCH_NS,
+    FIELDS_BEFORE,
     ISSUE,
-    SHORT_GAP_NS,
+    QUEUED_GAP_NS,
     STAGED,
     TIMES_BEFORE,
     Call,
@@ -27,33 +28,7 @@ from pinprof.replay.program import (
     with_times_before,
 )
 from pinprof.trace.calls import STREAM, are_small_to_gpu
-from pinprof.trace.tables import DTOH, HTOD, NONE, PAGEABLE, PINNED, Trace
-
-Rates: TypeAlias = Annotated[
-    tuple[tuple[float, ...], ...], doc("[bytes, GB/s] of the copies that were measured, by size")
-]
-
-
-class PinnedRates(Struct, frozen=True):
-    """The measured rates of pinned copies by direction; empty where they were not measured."""
-
-    gpu: Annotated[str, doc("the GPU of the bench")]
-    htod: Rates = ()
-    dtoh: Rates = ()
-
-    def time_ns(self, direction: int, size: int) -> float | None:
-        """Return the time of a copy in ns; `direction` is HTOD or DTOH. None if that was not measured.
-
-        Times between measured sizes are interpolated on logarithmic axes; a smaller copy takes as long as the smallest,
-        a larger one runs at the rate of the largest.
-        """
-        rates = {HTOD: self.htod, DTOH: self.dtoh}.get(direction)
-        if not rates:
-            return None
-        sizes, gbps = (np.array(column, dtype=np.float64) for column in zip(*rates, strict=True))
-        if size >= sizes[-1]:
-            return float(size / gbps[-1])
-        return float(np.exp(np.interp(np.log(max(size, 1)), np.log(sizes), np.log(sizes / gbps))))
+from pinprof.trace.tables import NONE, PAGEABLE
 
 
 class NotedPauses(NamedTuple):
@@ -65,10 +40,6 @@ class NotedPauses(NamedTuple):
     """How many there are per step, at most 1."""
 
 
-LARGE_COPY_BYTES = 1 << 20
-"""Copies of at least this size show the rate of the link; the time of smaller ones is mostly latency."""
-ASSUMED_GBPS = 25.0
-"""The assumed rate of pinned copies where neither the trace nor the GPU's name shows it: that of PCIe 4.0 x16."""
 COPY_START_NS = 2_000.0
 """A pinned copy takes this long in addition to the time for its bytes."""
 
@@ -109,7 +80,7 @@ class Edits:
     """The longest time between batches of a DataLoader's workers, in ns."""
 
     def __or__(self, other: "Edits") -> "Edits":
-        rows: dict[str, Any] = {name: getattr(self, name) | getattr(other, name) for name in _ROWS}
+        rows: dict[str, Any] = {name: getattr(self, name) | getattr(other, name) for name in _ROW_FIELDS}
         return Edits(
             **rows,
             pinned_gbps=self.pinned_gbps or other.pinned_gbps,
@@ -120,30 +91,12 @@ class Edits:
         )
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in _ROWS) or self.without_pauses or self.most_input_ns < inf
+        return any(getattr(self, name) for name in _ROW_FIELDS) or self.without_pauses or self.most_input_ns < inf
 
 
-_ROWS = tuple(field.name for field in fields(Edits) if field.default == frozenset())
+_ROW_FIELDS = tuple(field.name for field in fields(Edits) if field.default == frozenset())
 """The fields of `Edits` that hold rows."""
 NO_EDITS = Edits()
-
-
-class PinnedRate(NamedTuple):
-    """The rate of copies that become pinned, in GB/s."""
-
-    gbps: float
-    is_known: bool
-    """Whether it comes from the trace or the GPU's link; otherwise it is assumed."""
-
-
-def pinned_rate(trace: Trace) -> PinnedRate:
-    """Return the best rate of a large pinned copy in the trace, otherwise the usual rate of the GPU's link."""
-    gpu = trace.gpu
-    large = (gpu.host_memory == PINNED) & (gpu.bytes >= LARGE_COPY_BYTES) & (gpu.duration_ns > 0)
-    if large.any():
-        return PinnedRate(float((gpu.bytes[large] / gpu.duration_ns[large]).max()), is_known=True)
-    link = link_of_gpus(device.name for device in trace.info.devices)
-    return PinnedRate(link.usual if link else ASSUMED_GBPS, is_known=link is not None)
 
 
 def edited(program: Program, details: Details, edits: Edits) -> Program:
@@ -162,6 +115,8 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
 COPY_LAUNCHES = 2.0
 """The call of an asynchronous copy of pinned memory takes this multiple of a kernel's launch: in 46 recordings 2.1 in
 the median, and 1.5 to 2.9 in eight of ten."""
+NO_TIMES = (0.0,) * len(FIELDS_BEFORE)
+"""No time of the host before a call."""
 
 
 class _EditedCalls:
@@ -176,31 +131,50 @@ class _EditedCalls:
         self.gbps = edits.pinned_gbps or pinned_rate(trace).gbps
         self.removed = self._removed_times()
         self.longer = dict(sorted(edits.prolonged))  # of several changes the longest
+        self.affected = self._affected_calls()
+        self.shortens_all = edits.without_pauses or edits.most_input_ns < inf
         self.copy_call_ns = COPY_LAUNCHES * (launch_ns or DEFAULT_LAUNCH_NS)
 
     def applied(self, calls: Sequence[Call]) -> Iterable[Call]:
         """Yield the changed calls; the host's time before a removed call moves to the next one."""
-        gap = loading = artefact = python = work = events = loaded = cost = 0.0
+        carried = NO_TIMES
         for call, share, is_removed in zip(calls, *self._kept_shares(calls), strict=True):
-            own = call.gap_ns - call.input_ns
-            input_share = min(self.edits.most_input_ns / call.input_ns, 1.0) if call.input_ns else 1.0
-            gap += call.gap_ns - call.input_ns * (1.0 - input_share) - own * (1.0 - share)
-            loading += call.input_ns * input_share
-            artefact += call.artefact_ns * share
-            if self.edits.without_pauses:
-                gap -= min(call.python_ns, own * share)
-            else:
-                python += call.python_ns
-                work += call.own_work_ns * share
-            events += call.events * share
-            loaded += call.input_events * input_share
-            cost += call.cost_ns * share
-            changed = None if is_removed else self._changed(call)
-            if changed is None:
+            is_kept = share == 1.0 and not (is_removed or self.shortens_all or call.row in self.affected)
+            if is_kept and carried is NO_TIMES:
+                yield call
                 continue
-            times = gap, loading, artefact, python, work, events, loaded, cost
-            yield changed if times == TIMES_BEFORE(changed) else with_times_before(changed, times)
-            gap = loading = artefact = python = work = events = loaded = cost = 0.0
+            times = tuple(map(add, carried, self._times_before(call, share)))
+            changed = None if is_removed else self._changed(call)
+            carried = times if changed is None else NO_TIMES
+            if changed is not None:
+                yield changed if times == TIMES_BEFORE(changed) else with_times_before(changed, times)
+
+    def _times_before(self, call: Call, share: float) -> tuple[float, ...]:
+        """Return the host's times before a call, by `FIELDS_BEFORE`, if this share of its own time is kept."""
+        own = call.gap_ns - call.input_ns
+        input_share = min(self.edits.most_input_ns / call.input_ns, 1.0) if call.input_ns else 1.0
+        has_pauses = not self.edits.without_pauses
+        return (
+            call.gap_ns
+            - call.input_ns * (1.0 - input_share)
+            - own * (1.0 - share)
+            - (0.0 if has_pauses else min(call.python_ns, own * share)),
+            call.input_ns * input_share,
+            call.artefact_ns * share,
+            call.python_ns * has_pauses,
+            call.own_work_ns * share * has_pauses,
+            call.events * share,
+            call.input_events * input_share,
+            call.cost_ns * share,
+        )
+
+    def _affected_calls(self) -> frozenset[int]:
+        """Return the rows of the calls whose waiting or work may change; of others only the time before changes."""
+        edits = self.edits
+        stalls = sorted(edits.unwaited | edits.unblocked)
+        works = sorted(edits.pinned | edits.ahead | edits.removed_works | self.longer.keys())
+        launches = self.trace.links.launch[np.array(works, np.int64)]
+        return frozenset(self.stalls.call[np.array(stalls, np.int64)].tolist()) | frozenset(launches.tolist())
 
     def _removed_times(self) -> dict[int, Intervals]:
         """Return by thread the times that are removed, and those of removed ops."""
@@ -230,21 +204,10 @@ class _EditedCalls:
     def _changed(self, call: Call) -> Call | None:
         """Return the call after the change; None if it is removed."""
         stall = self.stall_of.get(call.row, NONE)
-        if stall in self.edits.unwaited and not call.works:
-            return None
-        if stall in self.edits.unblocked and self._is_free(stall) and not call.works:
-            return None
         if not call.works:
-            return call
-        kept = [work for work in call.works if work.row not in self.edits.removed_works]
-        works = [self._as_pinned(work) if self._becomes_pinned(work.row, call) else work for work in kept]
-        if self.longer:
-            works = [
-                structs.replace(work, duration_ns=work.duration_ns + more)
-                if (more := self.longer.get(work.row))
-                else work
-                for work in works
-            ]
+            is_free = stall in self.edits.unwaited or (stall in self.edits.unblocked and self._is_free(stall))
+            return None if is_free else call
+        works = [self._changed_work(work, call) for work in call.works if work.row not in self.edits.removed_works]
         changed = call if works == call.works else structs.replace(call, works=works)
         if call.kind == STAGED and (
             stall in self.edits.unwaited or all(self._becomes_pinned(work.row, call) for work in works)
@@ -256,6 +219,11 @@ class _EditedCalls:
         if changed.kind == ISSUE and any(work.row in self.edits.ahead for work in works):
             changed = structs.replace(changed, kind=AHEAD)
         return changed
+
+    def _changed_work(self, work: GpuWork, call: Call) -> GpuWork:
+        changed = self._as_pinned(work) if self._becomes_pinned(work.row, call) else work
+        longer = self.longer.get(work.row)
+        return structs.replace(changed, duration_ns=changed.duration_ns + longer) if longer else changed
 
     def _is_free(self, stall: int) -> bool:
         """Return whether the host does not have to stage the copy of a stall."""
@@ -274,5 +242,5 @@ class _EditedCalls:
             measured = machine.time_ns(int(self.trace.gpu.direction[work.row]), size) if machine else None
             time = COPY_START_NS + size / self.gbps if measured is None else measured
         return structs.replace(
-            work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=SHORT_GAP_NS, is_pageable=False
+            work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=QUEUED_GAP_NS, is_pageable=False
         )

@@ -12,7 +12,7 @@ from msgspec import structs
 from pinprof.analyses.syncs.causes import ALLOCATIONS, WAITS
 from pinprof.analyses.syncs.sites import Syncs
 from pinprof.intervals import contains
-from pinprof.replay.program import ISSUE, OWN_WAIT, Call
+from pinprof.replay.program import ISSUE, OWN_WAIT, Call, GpuWork, with_works
 from pinprof.trace.lines import Place
 from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, TO_WEIGHT, optimizer_steps, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
@@ -145,13 +145,13 @@ def _varying(trace: Trace, launches: Bools) -> Iterator[Blocker]:
         yield Blocker("the steps do not launch the same kernels", Place(), 0.0)
 
 
-FUSED: Final = {"Adam": 7 / 18, "AdamW": 7 / 20}
+FUSED_TRAFFIC: Final = {"Adam": 7 / 18, "AdamW": 7 / 20}
 """The memory traffic of a fused optimizer as a share of that of the ops it replaces, counted in reads and writes of a
 tensor as large as the parameters. Fused, it reads the parameters, the gradients and both averages, and writes all but
 the gradients. The ops (torch/optim/adam.py, `_multi_tensor_adam`; read and written): lerp 2 and 1, mul 1 and 1, addcmul
 2 and 1, sqrt 1 and 1, div 1 and 1, add 1 and 1, addcdiv 3 and 1; AdamW has one mul more. For other optimizers, the
 GPU's work is taken to stay."""
-SMALL_NS: Final = 1_000.0
+EMPTY_KERNEL_NS: Final = 1_000.0
 """The time of a kernel with hardly any work: half of those of small networks take 1.1 us on an H200."""
 
 FUSED_OP: Final = re.compile(r"aten::_fused_\w+_$")
@@ -177,18 +177,18 @@ def fusible(trace: Trace, calls: Int64s) -> frozenset[int]:
 def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:
     """Return by activity the time in ns that its kernel takes once the optimizers of these calls are fused.
 
-    Kernels of optimizers that are not in `FUSED` are left out.
+    Kernels of optimizers that are not in `FUSED_TRAFFIC` are left out.
     """
     marks, launch = trace.annotations, trace.links.launch
     launched = (launch != NONE) & np.isin(launch, np.array(list(calls), np.int64)) & (trace.gpu.category == KERNEL)
     rows = np.flatnonzero(launched)
     issued = trace.calls.start_ns[launch[rows]]
     share = np.zeros(len(rows))
-    for name, traffic in FUSED.items():
+    for name, traffic in FUSED_TRAFFIC.items():
         marked = marks.named(f"Optimizer.step#{name}.step".__eq__)
         share[contains(marks.times(marked), issued)] = traffic
     is_fused = share > 0
-    times = share * np.maximum(trace.gpu.duration_ns[rows] - SMALL_NS, 0.0)
+    times = share * np.maximum(trace.gpu.duration_ns[rows] - EMPTY_KERNEL_NS, 0.0)
     return dict(zip(rows[is_fused].tolist(), times[is_fused].tolist(), strict=True))
 
 
@@ -196,9 +196,9 @@ ADAM = re.compile(r"Optimizer\.step#AdamW?\.step")
 DIVISION, PER_STEP_COUNT, OF_CAPTURABLE = "aten::_foreach_div_", "aten::item", "aten::_foreach_pow"
 """Ops of torch's foreach Adam: it divides by the bias corrections, for which it reads each parameter's step count; if
 `capturable`, it computes them on the GPU."""
-READS: Final = 2
+READS_PER_PARAMETER: Final = 2
 """How often it reads the step count of each parameter."""
-KERNEL_NS: Final = 1_750.0
+SMALL_KERNEL_NS: Final = 1_750.0
 """The time of a small elementwise kernel in a graph (1.0 to 1.5 us), with the gap before it (0.25 us)."""
 DIVISIONS, SMALL_OPS = 2, 10
 """With `capturable` the divisors are tensors. So both divisions run a kernel for each parameter, where before one ran
@@ -224,20 +224,20 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
     longer: dict[int, float] = {}
     for start, end in zip(marks.start_ns[steps].tolist(), marks.end_ns[steps].tolist(), strict=True):
         divisions = rows[(issued >= start) & (issued < end)].tolist()
-        parameters = int(((reads >= start) & (reads < end)).sum()) // READS
+        parameters = int(((reads >= start) & (reads < end)).sum()) // READS_PER_PARAMETER
         if not divisions or not parameters or ((powers >= start) & (powers < end)).any():
             continue
-        small = (DIVISIONS * parameters + SMALL_OPS) * KERNEL_NS
+        small = (DIVISIONS * parameters + SMALL_OPS) * SMALL_KERNEL_NS
         for row in divisions:
             longer[row] = (DIVISIONS - 1) * float(trace.gpu.duration_ns[row]) + small / len(divisions)
     return longer
 
 
-LAUNCH_NS = 10_000.0
+GRAPH_LAUNCH_NS = 10_000.0
 """The host's time for the launch of a graph."""
-LATENCY_NS = 10_000.0
+GRAPH_LATENCY_NS = 10_000.0
 """The time from the launch of a graph to the start of its first kernel on an idle GPU."""
-GAP_NS = 250.0
+GRAPH_GAP_NS = 250.0
 """The time between two dependent nodes of a graph: 170 in a recorded graph of a whole step of ResNet-18 on an H200, 430
 and 550 in those of its forward and backward pass."""
 HANDED_ON_NS = 9_000.0
@@ -275,11 +275,15 @@ def in_graphs(
     does torch's Python in optimizers and backward passes. What no graph can hold stays: waits for input, long pauses,
     and ops that the host computes.
     """
+
+    def prolonged(work: GpuWork) -> GpuWork:
+        return structs.replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0))
+
     owed = 0
     for call in _with_one_launch(calls, graphed, lambda call: call.input_ns + call.own_work_ns):
         if call.row in graphed:
             owed += handed_on.get(call.row, 0)
-            yield _prolonged(call, longer) if any(work.row in longer for work in call.works) else call
+            yield with_works(call, prolonged) if any(work.row in longer for work in call.works) else call
         else:
             yield structs.replace(call, gap_ns=call.gap_ns + owed * HANDED_ON_NS) if owed else call
             owed = 0
@@ -290,8 +294,13 @@ def fused(calls: Iterable[Call], optimizers: Collection[int], remaining_ns: Mapp
 
     `remaining_ns` says how many ns of its GPU work remain, by row; the gaps between that work disappear.
     """
+
+    def shortened(work: GpuWork) -> GpuWork:
+        left_ns = remaining_ns.get(work.row)
+        return work if left_ns is None else structs.replace(work, duration_ns=left_ns, gap_ns=0.0)
+
     for call in _with_one_launch(calls, optimizers, lambda call: call.input_ns + call.python_ns):
-        yield _shortened(call, remaining_ns) if any(work.row in remaining_ns for work in call.works) else call
+        yield with_works(call, shortened) if any(work.row in remaining_ns for work in call.works) else call
 
 
 def _with_one_launch(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call], float]) -> Iterable[Call]:
@@ -311,23 +320,12 @@ def _with_one_launch(calls: Iterable[Call], rows: Collection[int], kept: Callabl
             yield structs.replace(_node(call), gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0, cost_ns=0.0)
         else:
             run_of = call.step
-            yield structs.replace(_node(call), own_ns=LAUNCH_NS)
-
-
-def _prolonged(call: Call, longer: Mapping[int, float]) -> Call:
-    works = [structs.replace(work, duration_ns=work.duration_ns + longer.get(work.row, 0.0)) for work in call.works]
-    return structs.replace(call, works=works)
-
-
-def _shortened(call: Call, remaining_ns: Mapping[int, float]) -> Call:
-    works = [
-        structs.replace(work, duration_ns=remaining_ns[work.row], gap_ns=0.0) if work.row in remaining_ns else work
-        for work in call.works
-    ]
-    return structs.replace(call, works=works)
+            yield structs.replace(_node(call), own_ns=GRAPH_LAUNCH_NS)
 
 
 def _node(call: Call) -> Call:
-    works = [structs.replace(work, latency_ns=LATENCY_NS, gap_ns=min(work.gap_ns, GAP_NS)) for work in call.works]
+    works = [
+        structs.replace(work, latency_ns=GRAPH_LATENCY_NS, gap_ns=min(work.gap_ns, GRAPH_GAP_NS)) for work in call.works
+    ]
     kind = ISSUE if call.kind == OWN_WAIT else call.kind
     return structs.replace(call, kind=kind, own_ns=0.0, works=works, in_graph=True)

@@ -13,7 +13,7 @@ from pinprof.details import Details
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import Blocker, calls_to_fuse, capture_of
 from pinprof.prediction.predict import Prediction, predict_scenario
-from pinprof.prediction.scenarios import ALL, Scenario, edits_of
+from pinprof.prediction.scenarios import ALL_WAITS, Scenario, edits_of
 from pinprof.replay import Replay
 from pinprof.trace.tables import NONE
 
@@ -99,11 +99,11 @@ OPTIONS: Mapping[str, OptionWords] = {
 }
 """Options of a scenario that edit the program, by name; the other options set the speed of host, GPU and copies."""
 EVERYTHING = Scenario(
-    drop_syncs=(ALL,), pin=True, non_blocking=True, overlap_copies=True, drop_allocs=True, cuda_graph="step"
+    drop_syncs=(ALL_WAITS,), pin=True, non_blocking=True, overlap_copies=True, drop_allocs=True, cuda_graph="step"
 )
 
-USUAL = (
-    ("no waits", Scenario(drop_syncs=(ALL,))),
+USUAL_SCENARIOS = (
+    ("no waits", Scenario(drop_syncs=(ALL_WAITS,))),
     ("pinned copies", Scenario(pin=True)),
     ("non-blocking copies", Scenario(non_blocking=True)),
     ("pinned and non-blocking copies", Scenario(pin=True, non_blocking=True)),
@@ -111,7 +111,7 @@ USUAL = (
     ("no allocations", Scenario(drop_allocs=True)),
     ("a fused optimizer", Scenario(fused_optimizer=True)),
     ("CUDA graphs of forward and backward", Scenario(cuda_graph="model")),
-    ("a CUDA graph of the step, without waits", Scenario(drop_syncs=(ALL,), drop_allocs=True, cuda_graph="step")),
+    ("a CUDA graph of the step, without waits", Scenario(drop_syncs=(ALL_WAITS,), drop_allocs=True, cuda_graph="step")),
     ("all of these", EVERYTHING),
 )
 """Scenarios to try on any trace, by name."""
@@ -173,7 +173,7 @@ def change_of(option: str, details: Details, edits: Edits) -> OptionChange:
 def predict_usual(replay: Replay, given: Scenario) -> list[tuple[str, Prediction]]:
     """Return the predictions of the usual scenarios by name; pinned copies run at the rate of `given`."""
     predictions = []
-    for name, bare in USUAL:
+    for name, bare in USUAL_SCENARIOS:
         scenario = replace(bare, pinned_gbps=given.pinned_gbps, machine=given.machine) if bare.pin else bare
         predictions.append((name, predict_scenario(replay, scenario)))
     return predictions

@@ -13,7 +13,7 @@ from pinprof.errors import TraceError
 from pinprof.prediction.edits import NO_EDITS, Edits, NotedPauses, edited
 from pinprof.prediction.scenarios import Scenario, edits_of, places_in
 from pinprof.replay import Replay
-from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, is_gpu_bound
+from pinprof.replay.bound import BOUND_BY_GPU, BOUND_BY_HOST, LOADER_SLACK, is_gpu_bound
 from pinprof.replay.program import Floats
 from pinprof.replay.replay import Paces
 from pinprof.replay.worlds import RangeNs, middle, range_of
@@ -153,12 +153,12 @@ def _check_step(replay: Replay, step_ns: float) -> None:
     traced = max(rank.steps.traced_ns or 0.0 for rank in replay.ranks)
     busy = min(rank.steps.busy_ns or 0.0 for rank in replay.ranks)
     name, step = replay.ranks[0].trace.path, duration(step_ns)
-    if step_ns > HIDDEN_LOADER * traced > 0 and not any(rank.loader.waits for rank in replay.ranks):
+    if step_ns > LOADER_SLACK * traced > 0 and not any(rank.loader.waits for rank in replay.ranks):
         raise TraceError(
             f"{name}: a step of {step} is not its own: the step in the trace takes {duration(traced)} with the "
             "profiler, and waits for no DataLoader; give the step of this program, in ms"
         )
-    if HIDDEN_LOADER * step_ns < busy:
+    if LOADER_SLACK * step_ns < busy:
         raise TraceError(
             f"{name}: a step of {step} is not its own: the GPU works for {duration(busy)} of each step; give the step "
             "of this program, in ms"
@@ -208,4 +208,4 @@ def _bound_after(replay: Replay, after: Paces) -> str:
     """Return what limits the step after a change: the same as before, unless the replays of both differ."""
     was_gpu = is_gpu_bound(replay.before.busy_ns, replay.step_ns)
     is_gpu = is_gpu_bound(middle(after.busy_ns), middle(after.step_ns))
-    return replay.bound if was_gpu == is_gpu else GPU if is_gpu else HOST
+    return replay.bound if was_gpu == is_gpu else BOUND_BY_GPU if is_gpu else BOUND_BY_HOST

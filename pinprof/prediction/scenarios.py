@@ -13,19 +13,20 @@ from pinprof.analyses.syncs.sites import Site, Syncs
 from pinprof.details import Details
 from pinprof.document import Gbps, doc
 from pinprof.errors import TraceError
-from pinprof.prediction.edits import Edits, PinnedRates
+from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import Region, calls_to_fuse, capture_of
+from pinprof.prediction.pinning import PinnedRates
 from pinprof.replay.bound import feed_of
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 from pinprof.units import listed
 
-MOST_NAMED = 20
+MAX_NAMED_PLACES = 20
 """Places that an error names, the costliest ones; the rest is counted."""
-ALL = "all"
+ALL_WAITS = "all"
 """In place of a site: all waits that the code makes, except for allocations and those that must stay."""
 
-READS = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
+READING_CAUSES = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
 """Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
 
 
@@ -57,7 +58,7 @@ class Scenario(Struct, frozen=True, repr_omit_defaults=True):
     def __post_init__(self) -> None:
         """Take True for `all`, one place for a tuple of one, and a list for a tuple."""
         sites: Any = self.drop_syncs or ()
-        sites = ALL if sites is True else sites
+        sites = ALL_WAITS if sites is True else sites
         force_setattr(self, "drop_syncs", (sites,) if isinstance(sites, str) else tuple(sites))
 
 
@@ -87,7 +88,7 @@ def edits_of(details: Details, scenario: Scenario) -> Edits:
 def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
     if not site.is_of_the_code:
         return False
-    if ALL in wanted:
+    if ALL_WAITS in wanted:
         return site.cause not in ALLOCATIONS and not site.must_stay
     return not set(wanted).isdisjoint(site.names)
 
@@ -96,7 +97,7 @@ def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
     """Return the edits that remove the waits of these sites from the code."""
     rows = np.concatenate([np.empty(0, np.int64), *(syncs.rows[site] for site in sites)])
     rows = rows[~syncs.stalls.profiler[rows]]
-    reads = syncs.has_cause(*READS, rows=rows)
+    reads = syncs.has_cause(*READING_CAUSES, rows=rows)
     ops = syncs.op[rows[reads]]
     return Edits(unwaited=frozenset(rows.tolist()), removed_ops=frozenset(ops[ops != NONE].tolist()))
 
@@ -136,17 +137,21 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
         places = [name for name in names if name == place] or [
             name for name in names if name.replace("\\", "/").endswith(f"/{place.lstrip('./')}")
         ]
-        if place == ALL:
+        if place == ALL_WAITS:
             chosen.append(place)
         elif len(places) == 1:
             chosen += places
         elif places:
-            raise TraceError(f"{traces}: {place} is at {listed(places, MOST_NAMED, ' and ')}; name one of them in full")
+            raise TraceError(
+                f"{traces}: {place} is at {listed(places, MAX_NAMED_PLACES, ' and ')}; name one of them in full"
+            )
         elif has_lines:
-            waiting_at = listed(_names_of_places(sites), MOST_NAMED)
+            waiting_at = listed(_names_of_places(sites), MAX_NAMED_PLACES)
             raise TraceError(f"{traces}: the host does not wait at {place}; it does at {waiting_at}")
         elif any(syncs.sites for syncs in ranks):
-            functions = f"name one of its functions ({listed(_names_of_places(sites), MOST_NAMED)}), " if names else ""
+            functions = (
+                f"name one of its functions ({listed(_names_of_places(sites), MAX_NAMED_PLACES)}), " if names else ""
+            )
             raise TraceError(
                 f"{traces}: has no source lines of waits, so none is at {place}; {functions}"
                 "record with the lines window of pinprof run, or use all"

@@ -9,9 +9,9 @@ from operator import or_
 
 import numpy as np
 
-from pinprof.analyses.by_name.kernels import SAME, kernels_alike
+from pinprof.analyses.by_name.kernels import SAME_KERNELS_SHARE, kernels_alike
 from pinprof.analyses.syncs.causes import BLOCKING_COPIES, OF_COPIES_TO_GPU
-from pinprof.analyses.syncs.site_matches import GONE, SiteCount, match_sites
+from pinprof.analyses.syncs.site_matches import GONE_SHARE, SiteCount, match_sites
 from pinprof.analyses.syncs.sites import Site
 from pinprof.details import Details
 from pinprof.errors import TraceError
@@ -68,7 +68,7 @@ class Verification:
     @property
     def is_same_program(self) -> bool:
         """Whether the two traces seem to be of one program."""
-        return self.kernels_alike >= SAME
+        return self.kernels_alike >= SAME_KERNELS_SHARE
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,11 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
     pageable = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] == PAGEABLE)
     pinned = _fewer(old, new, copies, lambda side, rows: side.trace.gpu.host_memory[rows] != PINNED)
     blocking = _fewer(old, new, copies, _blocks)
-    behind = _fewer(old, new, copies, lambda side, rows: ~_is_hidden(side, rows))
-    ahead = [row for row in behind if gpu.direction[row] == HTOD]
+    newly_hidden = _fewer(old, new, copies, lambda side, rows: ~_is_hidden(side, rows))
+    ahead = [row for row in newly_hidden if gpu.direction[row] == HTOD]
     numbers = [number for number, site in enumerate(syncs.sites) if site in missed]
     kept = _kept(old, new)
-    made_otherwise = {
+    of_kept_copies = {
         number
         for number in numbers
         if syncs.sites[number].cause in COPY_CAUSES
@@ -142,7 +142,7 @@ def _edits(old: _Side, new: _Side, missed: AbstractSet[Site]) -> dict[str, Edits
     newly_pinned = frozenset(pageable) & frozenset(pinned)
     allocations = {number for number in numbers if np.isin(stalls.kind[syncs.rows[number]], ALLOCATING).any()}
     return {
-        "drop_syncs": without_waits(syncs, sorted(set(numbers) - made_otherwise - allocations)),
+        "drop_syncs": without_waits(syncs, sorted(set(numbers) - of_kept_copies - allocations)),
         "pin": Edits(pinned=newly_pinned)
         if new.details.loader.pins is False
         else with_pinned(old.details, newly_pinned),
@@ -180,7 +180,7 @@ def _key(side: _Side, row: int) -> CopyKey:
 def _kept(old: _Side, new: _Side) -> set[CopyKey]:
     """Return the kinds of copies of the trace before that the trace after has, too."""
     before, after = (Counter(_key(side, row) for row in _copies_in_steps(side).tolist()) for side in (old, new))
-    return {key for key, count in before.items() if new.per_step(after[key]) > GONE * old.per_step(count)}
+    return {key for key, count in before.items() if new.per_step(after[key]) > GONE_SHARE * old.per_step(count)}
 
 
 def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], Bools]) -> list[int]:
@@ -190,7 +190,9 @@ def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], 
     remaining = Counter(_key(new, row) for row in others[has(new, others)].tolist())
     before = Counter(_key(old, row) for row in chosen)
     kept = _kept(old, new)
-    fixed = {key for key, count in before.items() if new.per_step(remaining[key]) <= GONE * old.per_step(count)} & kept
+    fixed = {
+        key for key, count in before.items() if new.per_step(remaining[key]) <= GONE_SHARE * old.per_step(count)
+    } & kept
     copies = np.flatnonzero(old.trace.gpu.category == MEMCPY)  # also those outside of complete steps
     return [row for row in copies[has(old, copies)].tolist() if _key(old, row) in fixed]
 
@@ -214,6 +216,6 @@ def _is_hidden(side: _Side, rows: Int64s) -> Bools:
         streams, index = np.unique(gpu.stream[on_device], return_inverse=True)
         compute = streams[np.bincount(index.ravel(), weights=gpu.duration_ns[on_device]).argmax()]
         busy: Intervals = gpu.times(on_device)
-        is_hidden = covered(busy, gpu.start_ns[rows], gpu.end_ns[rows]) >= GONE * gpu.duration_ns[rows]
+        is_hidden = covered(busy, gpu.start_ns[rows], gpu.end_ns[rows]) >= GONE_SHARE * gpu.duration_ns[rows]
         result |= (gpu.device[rows] == device) & (gpu.stream[rows] != compute) & is_hidden
     return result

@@ -9,11 +9,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.launches import MEANING
+from pinprof.analyses.launches import PAUSE_MEANING
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.sites import SiteIdentity
 from pinprof.documents.findings import Collective, TrafficJson
-from pinprof.measurement.figures import EXPOSED
+from pinprof.measurement.figures import EXPOSED_MS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.ranks.rank import (
@@ -183,7 +183,7 @@ def _rank_row(parts: Sequence[RankPart], index: int, rank: int, waits: "_Waits",
         surely_ns=part.alone.least_ns if part.alone else None,
         traced_ns=profile.steps.traced_ns,
         gpu_busy_ns=profile.steps.busy_ns,
-        exposed_copies_ns=given(EXPOSED.of(profile)),
+        exposed_copies_ns=given(EXPOSED_MS.of(profile)),
         stall_ns=stalls.total() / steps if is_stall_known else None,
         input_ns=profile.loader.wait_in_steps_ns / steps,
         communication_ns=communication.time_ns / steps,
@@ -373,7 +373,7 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> s
     if profile.pause:
         pauses = [row.pause_ns for row in others if row.pause_ns is not None]
         longer = profile.pause.time_ns - (median(pauses) if pauses else 0.0)
-        ways.append((longer, f"its host runs no op and no call, {profile.pause.between}: {MEANING}"))
+        ways.append((longer, f"its host runs no op and no call, {profile.pause.between}: {PAUSE_MEANING}"))
     most, reason = max(ways)
     if most < MOSTLY * more(lambda row: row.alone_ns or 0.0) and parts[index].findings.verdict.cause in BY_HOST:
         return "its host launches later"

@@ -15,7 +15,7 @@ from pinprof.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
-from pinprof.replay.calibration import cost_of, expected, way_of
+from pinprof.replay.calibration import cost_of, expected, recording_mode
 from pinprof.replay.machine import pace
 from pinprof.rules.rule import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
@@ -87,7 +87,7 @@ def _alone(replay: Replay) -> Alone | None:
     if not replay.runs:
         return None
     by_itself = replay.waiting_for_nobody or replay.programs[0]
-    usual_cost = expected([by_itself], way_of([replay.ranks[0].trace])).cost
+    usual_cost = expected([by_itself], recording_mode([replay.ranks[0].trace])).cost
     most_cost = replace(usual_cost, per_event_ns=SURELY * usual_cost.per_event_ns)
     alone = Alone(*(pace([by_itself], replay.steps, cost).step_ns for cost in (most_cost, usual_cost, cost_of(0.0))))
     return alone if alone.usual_ns else None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pinprof.analyses.idle import IDLE
 from pinprof.details import Details
 
-STARVED = 0.15
+STARVED_SHARE_OF_STEP = 0.15
 """If workers have no batch ready for at least this share of the step, they set its pace. Of 37 recordings of programs
 with workers, twelve have 0.28 to 0.69, the others 0.10 at most."""
 HANDED_OVER_NS = 100_000.0
@@ -45,7 +45,7 @@ class Feed:
 
     def is_late(self, step_ns: float) -> bool:
         """Return whether the workers set the pace of a step of this length, unless the GPU does."""
-        return self.wait_ns >= STARVED * step_ns
+        return self.wait_ns >= STARVED_SHARE_OF_STEP * step_ns
 
 
 def feed_of(details: Details) -> Feed | None:
@@ -61,23 +61,23 @@ def feed_of(details: Details) -> Feed | None:
     return Feed(timed.input_ns, timed.input_ns - ready_ns)
 
 
-GPU, HOST, INPUT, COMMUNICATION = "gpu", "host", "input", "communication"
-BOUNDS = {
-    GPU: "the GPU sets the pace: it works nearly all the time, or its queued work waits for other work",
-    HOST: "the host sets the pace: the GPU waits for launches, or for copies that the host stages",
-    INPUT: "the input sets the pace: the GPU waits for the next batch",
-    COMMUNICATION: "collectives set the pace: the GPU runs them, or waits in them for other ranks",
+BOUND_BY_GPU, BOUND_BY_HOST, BOUND_BY_INPUT, BOUND_BY_COLLECTIVES = "gpu", "host", "input", "communication"
+BOUND_WORDS = {
+    BOUND_BY_GPU: "the GPU sets the pace: it works nearly all the time, or its queued work waits for other work",
+    BOUND_BY_HOST: "the host sets the pace: the GPU waits for launches, or for copies that the host stages",
+    BOUND_BY_INPUT: "the input sets the pace: the GPU waits for the next batch",
+    BOUND_BY_COLLECTIVES: "collectives set the pace: the GPU runs them, or waits in them for other ranks",
 }
 """What sets the pace of a step, in words."""
-GPU_BOUND = 0.9
+GPU_BOUND_SHARE = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
-COMMUNICATION_BOUND = 0.5
+COLLECTIVES_SHARE_OF_STEP = 0.5
 """If exposed collectives take this share of the step, they set its pace. A GPU that waits in them counts as busy."""
-HIDDEN_LOADER = 1.25
+LOADER_SLACK = 1.25
 """If the input was not measured, a step without the profiler that is longer than the recorded one by this factor waited
 for input: hardly anything else is faster under a profiler. The workers filled their queues while the recording
 began."""
-QUEUED = 0.5
+QUEUED_SHARE_OF_IDLE = 0.5
 """If work is queued for this share of the time in which the GPU is not busy, the GPU does not wait for the host. The
 rest may be copies of pageable memory, whose pace the host sets."""
 
@@ -87,7 +87,7 @@ def is_gpu_bound(busy_ns: float, step_ns: float) -> bool:
 
     `busy_ns` must not contain copies of pageable memory: the host sets their pace.
     """
-    return busy_ns >= GPU_BOUND * step_ns
+    return busy_ns >= GPU_BOUND_SHARE * step_ns
 
 
 def bound_of(details: Details, step_ns: float | None) -> str | None:
@@ -96,15 +96,19 @@ def bound_of(details: Details, step_ns: float | None) -> str | None:
     if not step_ns or steps.busy_ns is None:
         return None
     feed = feed_of(details)
-    if feed is None and details.loader.waits and step_ns > HIDDEN_LOADER * (steps.traced_ns or step_ns):
-        return INPUT
+    if feed is None and details.loader.waits and step_ns > LOADER_SLACK * (steps.traced_ns or step_ns):
+        return BOUND_BY_INPUT
     if is_gpu_bound(steps.busy_ns, step_ns):
         exposed_ns = details.communication.exposed_ns / steps.divisor
-        return COMMUNICATION if exposed_ns >= COMMUNICATION_BOUND * step_ns else GPU
+        return BOUND_BY_COLLECTIVES if exposed_ns >= COLLECTIVES_SHARE_OF_STEP * step_ns else BOUND_BY_GPU
     if feed is not None and feed.is_late(step_ns):
-        return INPUT
+        return BOUND_BY_INPUT
     busiest = max(details.devices, key=lambda device: device.busy_ns)
     cause, idle_ns = busiest.idle_by_cause[0] if busiest.idle_by_cause else ("host_wait", 0)
     if cause == "kernel_wait":
-        return GPU if idle_ns >= QUEUED * steps.divisor * ((steps.traced_ns or step_ns) - steps.busy_ns) else HOST
+        return (
+            BOUND_BY_GPU
+            if idle_ns >= QUEUED_SHARE_OF_IDLE * steps.divisor * ((steps.traced_ns or step_ns) - steps.busy_ns)
+            else BOUND_BY_HOST
+        )
     return IDLE[cause].bound

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from pinprof.analyses.syncs.blocking_calls import SKEW_NS
+from pinprof.analyses.syncs.blocking_calls import CLOCK_SKEW_NS
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import Intervals, contains, covered, joined, subtract, union
 from pinprof.replay.calibration import runs_in_optimizers
@@ -12,18 +12,9 @@ from pinprof.replay.cuda_events import find_event_uses
 from pinprof.replay.program import (
     DEFAULT_LATENCY_NS,
     DEFAULT_WAKE_NS,
-    DEVICE_WAIT,
-    DRAIN,
-    EVENT_WAIT,
-    ISSUE,
-    ORDER,
-    OWN_WAIT,
-    PAUSE,
-    RECORD,
-    SHORT_GAP_NS,
-    STAGED,
-    STREAM_WAIT,
+    QUEUED_GAP_NS,
     Call,
+    CallKind,
     Floats,
     GpuWork,
     Program,
@@ -41,9 +32,21 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.idle_times import OWN, long_ops, long_pauses, python_in_nodes, usual_launch_ns
+from pinprof.trace.idle_times import long_ops, long_pauses, python_in_nodes, usual_launch_ns, very_long_pauses
 from pinprof.trace.phases import torch_times
-from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, Bools, Int32s, Int64s, Trace, rows_by
+from pinprof.trace.tables import (
+    DTOH,
+    HTOD,
+    KERNEL,
+    MEMCPY,
+    NONE,
+    PAGEABLE,
+    Bools,
+    Int64s,
+    Trace,
+    computed_once,
+    rows_by,
+)
 
 MOST_SPREAD = 2.5
 """The largest spread of launches that counts: a larger one comes from the program."""
@@ -192,11 +195,10 @@ class _Builder:
         ]
 
     def _call(self, row: int, step: int, works: list[GpuWork]) -> Call:
-        call = Call(row, ISSUE, 0.0, step=step, works=works)
+        call = Call(row, CallKind.ISSUE, 0.0, step=step, works=works)
         use, stall = self.uses.of_call.get(row), int(self.stall_of[row])
         if use is not None:
-            call.kind = {"record": RECORD, "order": ORDER, "wait": EVENT_WAIT}[use.kind]
-            call.queue, call.back = use.queue, use.back
+            call.kind, call.queue, call.back = use
             if stall != NONE:
                 self._add_wait(call, stall)
         elif stall != NONE:
@@ -210,7 +212,7 @@ class _Builder:
         latency, gap = start - issued, start - free
         idle = free <= issued
         latency = np.where(idle, latency, np.minimum(latency, self.latency_ns))
-        gap = np.where(idle, np.minimum(gap, SHORT_GAP_NS), gap)
+        gap = np.where(idle, np.minimum(gap, QUEUED_GAP_NS), gap)
         copies = (gpu.category[rows] == MEMCPY) & np.isin(gpu.direction[rows], (HTOD, DTOH))
         columns = (
             *(rows, self.queue[rows], np.where(copies, gpu.direction[rows], NONE), (end - start).astype(np.float64)),
@@ -228,9 +230,9 @@ class _Builder:
         stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
         if kind in (STREAM, DEVICE, EVENT):
             call.queue = int(self.queue[copy]) if copy != NONE else int(self.current[call.row])
-            call.kind = DEVICE_WAIT if kind == DEVICE else STREAM_WAIT
+            call.kind = CallKind.DEVICE_WAIT if kind == DEVICE else CallKind.STREAM_WAIT
             if kind != DEVICE and copy == NONE and (call.queue == NONE or (kind == EVENT and drain_ns == 0)):
-                call.kind, call.own_ns = PAUSE, stall_ns
+                call.kind, call.own_ns = CallKind.PAUSE, stall_ns
                 return
             self._add_wait(call, stall)
         elif kind in (COPY, ASYNC_COPY) and call.works:
@@ -239,11 +241,12 @@ class _Builder:
             call.own_ns = self.usual_launch_ns if kind == QUEUE_FULL else stall_ns
             call.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != QUEUE_FULL else 0.0
         elif kind == LAUNCH:
-            call.kind = OWN_WAIT
+            call.kind = CallKind.OWN_WAIT
             self._add_wait(call, stall)
         else:
             waits = kind == FREE and drain_ns > 0
-            call.kind, call.own_ns = DRAIN if waits else PAUSE, stall_ns - drain_ns if waits else stall_ns
+            call.kind = CallKind.DRAIN if waits else CallKind.PAUSE
+            call.own_ns = stall_ns - drain_ns if waits else stall_ns
 
     def _add_staging(self, call: Call, stall_ns: float) -> None:
         """Note how long a call stages its copy once the stream is free.
@@ -254,10 +257,10 @@ class _Builder:
         trace = self.trace
         start, end = int(trace.calls.start_ns[call.row]), int(trace.calls.end_ns[call.row])
         free = max(int(self.free_ns[call.works[0].row]), start)
-        if free > end + SKEW_NS:
+        if free > end + CLOCK_SKEW_NS:
             call.own_ns = stall_ns
             return
-        call.kind, call.own_ns = STAGED, max(stall_ns - (free - start), 0.0)
+        call.kind, call.own_ns = CallKind.STAGED, max(stall_ns - (free - start), 0.0)
         for work in call.works:
             work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - free, 0.0)
 
@@ -273,9 +276,9 @@ class _Builder:
             call.wake_ns = min(call.own_ns, DEFAULT_WAKE_NS)
 
 
-LONGER = 2.0
+LONGER_REST_FACTOR = 2.0
 """The rest of a step that is left out is replaced where it is longer than that of the step before by this factor."""
-LOADING = 0.7
+LOADING_COST_FACTOR = 0.7
 """The profiler's cost in ops of a DataLoader as a multiple of its cost in ops of the same length that launch kernels;
 chosen with 50 recordings of programs that load their data in their own process."""
 
@@ -290,13 +293,11 @@ def add_host_time(
     spans = [(since, start)]
     if trace.steps.on_host and not wanted.all():
         spans = _without_steps_left_out(trace, rows, wanted, (since, start), until)
-    threads = np.unique(trace.calls.thread[rows])
     gap, loading, artefact, paused, working, events, input_events = (
-        sum(columns)
-        for columns in zip(*(_host_time(trace, threads, waiting, span, python_cost) for span in spans), strict=True)
+        sum(columns) for columns in zip(*(_host_time(trace, waiting, span, python_cost) for span in spans), strict=True)
     )
     per_op = _per_event(np.maximum(gap - loading - artefact, 0.0), events) or 1.0
-    input_events *= LOADING * min(_per_event(loading.astype(np.float64), input_events) / per_op, 1.0)
+    input_events *= LOADING_COST_FACTOR * min(_per_event(loading.astype(np.float64), input_events) / per_op, 1.0)
     columns = (gap, loading, artefact, paused, working, events, input_events)
     times = zip(*(column[wanted].astype(np.float64).tolist() for column in columns), strict=True)
     for call, (gap_ns, input_ns, artefact_ns, paused_ns, working_ns, *recorded) in zip(calls, times, strict=True):
@@ -323,23 +324,23 @@ def _without_steps_left_out(
         begin, before = beginning(trace, int(rows[row])), np.flatnonzero(wanted[:row])
         last = int(before[-1]) if len(before) else row - 1
         end = max(int(trace.steps.end_ns[trace.links.call_step[rows[last]]]), int(until[last]))
-        if begin - until[row - 1] > LONGER * (end - until[last]):
+        if begin - until[row - 1] > LONGER_REST_FACTOR * (end - until[last]):
             since[row], rest[0][row], rest[1][row] = begin, until[last], end
             is_replaced = True
     return [(since, start), rest] if is_replaced else [span]
 
 
 def _host_time(
-    trace: Trace, threads: Int32s, waiting: Intervals, span: tuple[Int64s, Int64s], python_cost: float
+    trace: Trace, waiting: Intervals, span: tuple[Int64s, Int64s], python_cost: float
 ) -> tuple[Int64s | Floats, ...]:
     """Return the host's time in spans: all, for input, the profiler's, in pauses, in own work; and recorded events."""
     return (
         span[1] - span[0],
         covered(waiting, *span),
         _artefacts(trace, *span),
-        covered(long_pauses(trace, threads), *span),
-        covered(_own_work(trace, threads), *span),
-        *_recorded_events(trace, threads, waiting, span, python_cost),
+        covered(long_pauses(trace), *span),
+        covered(_own_work(trace), *span),
+        *_recorded_events(trace, waiting, span, python_cost),
     )
 
 
@@ -353,12 +354,12 @@ def _artefacts(trace: Trace, since: Int64s, until: Int64s) -> Int64s:
 
 
 def _recorded_events(
-    trace: Trace, threads: Int32s, waiting: Intervals, between: tuple[Int64s, Int64s], python_cost: float
+    trace: Trace, waiting: Intervals, between: tuple[Int64s, Int64s], python_cost: float
 ) -> tuple[Floats, Floats]:
     """Return the recorded events between these times, in units of ops: outside of waits for input, and in them."""
     events, input_events = np.zeros(len(between[0])), np.zeros(len(between[0]))
     for table, cost in ((trace.ops, 1.0), (trace.calls, 1.0), (trace.functions, python_cost)):
-        times = table.start_ns[np.isin(table.thread, threads)]
+        times = table.start_ns[np.isin(table.thread, trace.launching_threads)]
         events += cost * _within(times, *between)
         input_events += cost * _within(times[contains(waiting, times)], *between)
     return events - input_events, input_events
@@ -375,12 +376,13 @@ def _within(times: Int64s, since: Int64s, until: Int64s) -> Int64s:
     return np.maximum(np.searchsorted(times, until) - np.searchsorted(times, since), 0)
 
 
-def _own_work(trace: Trace, threads: Int32s) -> Intervals:
+@computed_once
+def _own_work(trace: Trace) -> Intervals:
     """Return the times in which the program does its own work on the host, which no CUDA graph replaces."""
-    pauses, ops = long_pauses(trace, threads, OWN), trace.ops.times(long_ops(trace, threads))
-    times = torch_times(trace, threads)
+    pauses, ops = very_long_pauses(trace), trace.ops.times(long_ops(trace))
+    times = torch_times(trace)
     of_torch = times.backward if runs_in_optimizers(trace.info.host) else times.both
-    return joined(subtract(joined(pauses, ops), of_torch), python_in_nodes(trace, threads))
+    return joined(subtract(joined(pauses, ops), of_torch), python_in_nodes(trace))
 
 
 def beginning(trace: Trace, first: int) -> int:

@@ -17,7 +17,7 @@ from pinprof.trace.sampled_stacks import HostFrame, HostProfile
 from pinprof.trace.tables import Trace
 from pinprof.units import NS_PER_MS
 
-KEEP = 0.2
+LEAST_KEPT_SHARE = 0.2
 """At least this share of the host's time before a call is the program's own: with stacks, whole steps took up to 2.7
 times as long as without a profiler."""
 USUAL_NS = 1_600.0
@@ -30,32 +30,32 @@ HOST_SHARE: Final[dict[Way, float]] = {"plain": 0.33, "memory": 0.42, "stacks": 
 the costs that fit the measured steps of the recordings in traces/estimates.json (scripts/fit_calibration.py). A slow
 host slows the profiler, too. The share grows with `Program.launch_spread`: if the host does other work while it
 records, that adds time which the step without the profiler does not have."""
-RARE = 90
+LONG_CALL_PERCENTILE = 90
 """Percentile of the host's time per op and call: time of a call beyond it is the program's own work."""
 LEAST_LAUNCHES, MOST_LAUNCHES = 0.2, 1.2
 """The cost is kept between these multiples of the median launch, as are all but a few of the same recordings."""
-BOUNDS = 0.9, 1.1
+COST_BOUNDS = 0.9, 1.1
 """The least and the most that a profiler may have cost, as multiples of the expected cost."""
-UNSURE, SLOW_UNSURE, ERRORS = 0.1, 0.05, 2.0
+UNSURE, SLOW_UNSURE, STANDARD_ERRORS = 0.1, 0.05, 2.0
 """How far an estimate may be off: `UNSURE` of the step on a host whose launches take `FAST_LAUNCH_NS`, `SLOW_UNSURE`
-more for each further `FAST_LAUNCH_NS`, and `ERRORS` standard errors of the recorded steps. With the bounds above this
-is the narrowest such range that holds 88 % of 283 measured steps (scripts/fit_calibration.py)."""
-NOISE, SLOW_NOISE, FAST_LAUNCH_NS = 0.05, 0.04, 4_000.0
-"""Two runs of a program differ by `NOISE` of the step on a host whose launches take `FAST_LAUNCH_NS`, and by
+more for each further `FAST_LAUNCH_NS`, and `STANDARD_ERRORS` of the recorded steps. With the bounds above this is the
+narrowest such range that holds 88 % of 283 measured steps (scripts/fit_calibration.py)."""
+RUN_NOISE, SLOW_NOISE, FAST_LAUNCH_NS = 0.05, 0.04, 4_000.0
+"""Two runs of a program differ by `RUN_NOISE` of the step on a host whose launches take `FAST_LAUNCH_NS`, and by
 `SLOW_NOISE` more for each further `FAST_LAUNCH_NS`: windows of 0.25 s of one run scattered by 3 % on hosts whose
 launches take 4 us, and by 20 % on those with 7 to 9 us."""
-MUCH = 0.2
+LENGTHENED_SHARE = 0.2
 """If the profiler made the step longer by less than this share, the estimate is more certain in proportion."""
-MOST_NS = 10_000.0
+MAX_COST_NS = 10_000.0
 """No profiler costs more than this per op or call."""
 MOST_HURRIED = 4.0
 """A host that did other work while it recorded may be faster by at most this factor at other times."""
-CLOSE = 0.005
+CLOSE_SHARE_OF_STEP = 0.005
 """If a replay is this near to the step, the usual cost is kept: the host's cost does not show in the step."""
 MOST_STAGING = 1.5
 """Staging takes at most this multiple of the recorded time, and at least its inverse; it varied by 40 % on one
 machine."""
-ROUNDS = 12
+SEARCH_ROUNDS = 12
 """Halvings of the search, which find the cost to a few ns per event."""
 
 
@@ -80,10 +80,10 @@ class Calibration:
 
 def cost_of(per_event_ns: float) -> ProfilerCost:
     """Return a cost per event for a program that is repeated."""
-    return ProfilerCost(per_event_ns, KEEP, steady=True)
+    return ProfilerCost(per_event_ns, LEAST_KEPT_SHARE, steady=True)
 
 
-def way_of(traces: Sequence[Trace]) -> Way:
+def recording_mode(traces: Sequence[Trace]) -> Way:
     """Return how these traces were recorded, by the events that any of them has."""
     if any(len(trace.functions) > 0 for trace in traces):
         return "stacks"
@@ -99,7 +99,7 @@ def expected(programs: Sequence[Program], way: Way) -> Calibration:
         for program in programs
     ]
     cost = float(np.mean(costs))
-    low, high = BOUNDS
+    low, high = COST_BOUNDS
     launch_ns = float(np.mean([program.launch_ns for program in programs]))
     error = max(program.step_error for program in programs)
     return Calibration(cost_of(cost), cost_of(low * cost), cost_of(high * cost), launch_ns, error)
@@ -107,7 +107,7 @@ def expected(programs: Sequence[Program], way: Way) -> Calibration:
 
 def likely_ns(share: float, host_ns: float, launch_ns: float, launch_spread: float) -> float:
     """Return the profiler's cost per op and call: a share of the host's time, kept near the median launch."""
-    return min(max(share * launch_spread * host_ns, LEAST_LAUNCHES * launch_ns), MOST_LAUNCHES * launch_ns, MOST_NS)
+    return min(max(share * launch_spread * host_ns, LEAST_LAUNCHES * launch_ns), MOST_LAUNCHES * launch_ns, MAX_COST_NS)
 
 
 def unsure_of(launch_ns: float, step_error: float, longer: float) -> float:
@@ -116,13 +116,13 @@ def unsure_of(launch_ns: float, step_error: float, longer: float) -> float:
     `longer` is the share by which the profiler made the step longer.
     """
     least = noise_of(launch_ns)
-    most = UNSURE + SLOW_UNSURE * _slower(launch_ns) + ERRORS * step_error
-    return least + max(most - least, 0.0) * min(max(longer, 0.0) / MUCH, 1.0)
+    most = UNSURE + SLOW_UNSURE * _slower(launch_ns) + STANDARD_ERRORS * step_error
+    return least + max(most - least, 0.0) * min(max(longer, 0.0) / LENGTHENED_SHARE, 1.0)
 
 
 def noise_of(launch_ns: float) -> float:
     """Return the share of the step by which two runs differ on a host whose launches take `launch_ns`."""
-    return NOISE + SLOW_NOISE * _slower(launch_ns)
+    return RUN_NOISE + SLOW_NOISE * _slower(launch_ns)
 
 
 def _slower(launch_ns: float) -> float:
@@ -137,41 +137,41 @@ def host_ns_per_event(program: Program) -> float:
     events = np.array([call.events for call in calls])
     own = np.array([call.gap_ns - call.input_ns - call.artefact_ns for call in calls])
     per_event = np.maximum(own, 0.0) / events
-    return float(np.average(np.minimum(per_event, np.percentile(per_event, RARE)), weights=events))
+    return float(np.average(np.minimum(per_event, np.percentile(per_event, LONG_CALL_PERCENTILE)), weights=events))
 
 
 def fit_cost(programs: Sequence[Program], steps: int, step_ns: float) -> ProfilerCost:
     """Return the cost with which the programs of all ranks take a step of `step_ns`, or the nearest step to it."""
 
     @cache
-    def lasts(cost: float) -> float:
+    def step_at(cost: float) -> float:
         return pace(programs, steps, cost_of(cost)).step_ns
 
     def hurried(times: float) -> float:
         return pace(programs, steps, _hurried(times)).step_ns
 
-    least = lasts(MOST_NS)
-    insensitive = lasts(0.0) <= (1 + CLOSE) * least
-    if insensitive or abs(lasts(USUAL_NS) / step_ns - 1) <= CLOSE:
+    shortest = step_at(MAX_COST_NS)
+    insensitive = step_at(0.0) <= (1 + CLOSE_SHARE_OF_STEP) * shortest
+    if insensitive or abs(step_at(USUAL_NS) / step_ns - 1) <= CLOSE_SHARE_OF_STEP:
         cost = cost_of(USUAL_NS)
-    elif least > (1 + CLOSE) * step_ns:
+    elif shortest > (1 + CLOSE_SHARE_OF_STEP) * step_ns:
         cost = _hurried(crossing(hurried, step_ns, MOST_HURRIED, 1.0))
     else:
-        cost = cost_of(crossing(lasts, step_ns, MOST_NS))
+        cost = cost_of(crossing(step_at, step_ns, MAX_COST_NS))
     if not any(call.kind == STAGED for program in programs for call in program.calls):
         return cost
 
     def staged(speed: float) -> float:
         return pace(programs, steps, replace(cost, staging=1 / speed)).step_ns
 
-    if abs(staged(1.0) / step_ns - 1) <= CLOSE:
+    if abs(staged(1.0) / step_ns - 1) <= CLOSE_SHARE_OF_STEP:
         return cost
     return replace(cost, staging=1 / max(crossing(staged, step_ns, MOST_STAGING, 1 / MOST_STAGING), 1 / MOST_STAGING))
 
 
 def _hurried(times: float) -> ProfilerCost:
     """Return the most that a profiler costs, on a host that is `times` times as fast without it."""
-    return replace(cost_of(MOST_NS), host_speed=times)
+    return replace(cost_of(MAX_COST_NS), host_speed=times)
 
 
 def crossing(falling: Callable[[float], float], target: float, high: float, low: float = 0.0) -> float:
@@ -181,11 +181,13 @@ def crossing(falling: Callable[[float], float], target: float, high: float, low:
 
     >>> round(crossing(lambda x: 10 - x, 4, high=10), 2)
     6.0
+    >>> round(crossing(lambda x: max(10 - x, 5), 4, high=10), 1)
+    5.0
     """
     if falling(low) <= target:
         return low  # the step is longer than the replay, but not because of the profiler
-    target = max(target, (1 + CLOSE) * falling(high))
-    for _ in range(ROUNDS):
+    target = max(target, (1 + CLOSE_SHARE_OF_STEP) * falling(high))
+    for _ in range(SEARCH_ROUNDS):
         middle = (low + high) / 2
         if falling(middle) > target:
             low = middle
@@ -194,10 +196,10 @@ def crossing(falling: Callable[[float], float], target: float, high: float, low:
     return (low + high) / 2
 
 
-FEWEST: Final = 20
+FEWEST_OPTIMIZER_SAMPLES: Final = 20
 """With this number of samples in optimizers, their share is known to a fifth. Without samples, the replay's share is
 off by a third: that is the scatter between the two in 26 recordings of other people's programs."""
-WRAPPER, WRAPPED_IN = "wrapper", "torch/optim/optimizer.py"
+OPTIMIZER_WRAPPER, OPTIMIZER_WRAPPER_FILE = "wrapper", "torch/optim/optimizer.py"
 """The function around each step of an optimizer, which also marks it in the trace (`Optimizer.profile_hook_step`)."""
 PASSES: Final = ("forward", "backward")
 MUCH_OF_STEP: Final = 0.1
@@ -233,7 +235,11 @@ def sampled_ns(profile: HostProfile | None) -> float | None:
     count = sum(
         stack.count for stack in profile.stacks if _is_of_optimizer([profile.frames[index] for index in stack.frames])
     )
-    return count / profile.samples * profile.window_ms / profile.steps * NS_PER_MS if count >= FEWEST else None
+    return (
+        count / profile.samples * profile.window_ms / profile.steps * NS_PER_MS
+        if count >= FEWEST_OPTIMIZER_SAMPLES
+        else None
+    )
 
 
 def runs_in_optimizers(profile: HostProfile | None) -> bool:
@@ -271,12 +277,12 @@ def _is_of_optimizer(frames: Sequence[HostFrame]) -> bool:
 
 def _within_step(frames: Sequence[HostFrame]) -> Sequence[HostFrame] | None:
     """Return the frames in an optimizer's step, that of the step first, without its wrappers; None outside of steps."""
-    wrapped = ((depth, frame) for depth, frame in enumerate(frames) if frame.is_of(WRAPPED_IN))
-    wrappers = [depth for depth, frame in wrapped if frame.function.rsplit(".", 1)[-1] == WRAPPER]
+    wrapped = ((depth, frame) for depth, frame in enumerate(frames) if frame.is_of(OPTIMIZER_WRAPPER_FILE))
+    wrappers = [depth for depth, frame in wrapped if frame.function.rsplit(".", 1)[-1] == OPTIMIZER_WRAPPER]
     if not wrappers:
         return None
     inner = frames[wrappers[-1] + 1 :]
-    return [frame for frame in inner if not (frame.is_of(WRAPPED_IN) or frame.is_of(DECORATED_IN))]
+    return [frame for frame in inner if not (frame.is_of(OPTIMIZER_WRAPPER_FILE) or frame.is_of(DECORATED_IN))]
 
 
 def _shares_inside(trace: Trace, calls: Sequence[Call]) -> Floats:
@@ -294,7 +300,7 @@ def _per_event(program: Program, inside: Floats, target_ns: float) -> float:
     own = np.maximum(host.gap - host.input - host.artefact, 0.0)
     calls_ns = float(host.own[inside > 0].sum())
 
-    def lasts(per_event_ns: float) -> float:
-        return float((inside * np.maximum(own - per_event_ns * host.events, KEEP * own)).sum()) + calls_ns
+    def time_ns(per_event_ns: float) -> float:
+        return float((inside * np.maximum(own - per_event_ns * host.events, LEAST_KEPT_SHARE * own)).sum()) + calls_ns
 
-    return crossing(lasts, target_ns, MOST_NS)
+    return crossing(time_ns, target_ns, MAX_COST_NS)

@@ -7,17 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
+from pinprof.replay.program import CallKind
 from pinprof.trace.calls import EVENT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.vendors import AWAIT_EVENT, RECORD_EVENT
 
-SKEW_NS = 1_000
+EVENT_SKEW_NS = 1_000
 """GPU times that should follow each other may overlap by this much."""
 WAKE_NS = 20_000
 """A wait for an event returns within this time after the end of the awaited work."""
 MOST_STREAMS = 6
 """The streams that are searched for those of an event, the ones with most work first."""
-MOST_SAMPLES = 8
+MAX_SAMPLED_CALLS = 8
 """The calls at the same position in their steps that are examined to find their event."""
 LONG_IDLE_NS, PROMPT_NS = 20_000, 10_000
 """A stream that is idle for at least `LONG_IDLE_NS` waits for something, and goes on within `PROMPT_NS` after that has
@@ -31,12 +32,12 @@ MOST_BACK, MOST_BACK_AWAITED = 8, 32
 class EventUse(NamedTuple):
     """What a call does with an event."""
 
-    kind: str
-    """`record`, `order` (a stream waits) or `wait` (the host does)."""
+    kind: CallKind
+    """RECORD, ORDER (a stream waits) or EVENT_WAIT (the host does)."""
     queue: int
     """The stream that is recorded, that waits, or whose work the host waits for; -1 where it is not known."""
     back: int
-    """For `order` and `wait`: how many records before the call the event was recorded."""
+    """For ORDER and EVENT_WAIT: how many records before the call the event was recorded."""
 
 
 class EventUses(NamedTuple):
@@ -61,7 +62,7 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
         search.note_order(group)
     for group in _alike(trace, stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]):
         search.note_wait(group)
-    recorded = {record: EventUse("record", search.recorded.get(record, NONE), 0) for record in records}
+    recorded = {record: EventUse(CallKind.RECORD, search.recorded.get(record, NONE), 0) for record in records}
     return EventUses(search.of_call | recorded, search.released_ns)
 
 
@@ -77,7 +78,7 @@ def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
 
 
 def _sample(group: list[int]) -> list[int]:
-    return group[:: max(len(group) // MOST_SAMPLES, 1)]
+    return group[:: max(len(group) // MAX_SAMPLED_CALLS, 1)]
 
 
 class _Guess(NamedTuple):
@@ -119,7 +120,7 @@ class _Search:
         if guess is None:
             return
         for call in group:
-            self.of_call[call] = EventUse("order", guess.target, guess.back)
+            self.of_call[call] = EventUse(CallKind.ORDER, guess.target, guess.back)
             record = self._record(call, guess.back)
             if record == NONE:
                 continue
@@ -135,7 +136,7 @@ class _Search:
         if guess is None:
             return
         for call in group:
-            self.of_call[call] = EventUse("wait", guess.source, guess.back)
+            self.of_call[call] = EventUse(CallKind.EVENT_WAIT, guess.source, guess.back)
             record = self._record(call, guess.back)
             if record != NONE:
                 self.recorded[record] = guess.source
@@ -186,7 +187,7 @@ class _Search:
                 for source in self._sources[target]:
                     guess = _Guess(back, source, target)
                     slack = self._slack(call, guess)
-                    if slack is not None and -SKEW_NS <= slack <= PROMPT_NS:
+                    if slack is not None and -EVENT_SKEW_NS <= slack <= PROMPT_NS:
                         votes[guess] += 1
         best = max(votes, key=lambda guess: (votes[guess], guess.back), default=None)
         return best if best and votes[best] > len(sample) / 2 else None
@@ -212,7 +213,7 @@ class _Search:
                     slacks = [slack for call in _sample(group) if (slack := self._slack(call, guess)) is not None]
                     if not slacks:
                         continue
-                    wrong = sum(slack < -SKEW_NS for slack in slacks) / len(slacks)
+                    wrong = sum(slack < -EVENT_SKEW_NS for slack in slacks) / len(slacks)
                     rank = (wrong, int(following != target), float(np.median(slacks)))
                     if wrong < 0.5 and (best is None or rank < best[0]):  # noqa: PLR2004  the times of most allow it
                         best = rank, guess
@@ -238,6 +239,6 @@ class _Search:
                         continue
                     row = self._last_before(queue, record)
                     ended = int(self._trace.gpu.end_ns[row]) if row != NONE else 0
-                    if start < ended <= end + SKEW_NS and end - ended <= WAKE_NS:
+                    if start < ended <= end + EVENT_SKEW_NS and end - ended <= WAKE_NS:
                         votes[_Guess(back, queue, NONE)] += 1
         return max(votes, key=lambda guess: (votes[guess], guess.back)) if votes else None

@@ -17,7 +17,7 @@ from pinprof.replay.program import (
     ORDER,
     OWN_WAIT,
     RECORD,
-    SIDE,
+    SIDE_STREAM,
     STAGED,
     STREAM_WAIT,
     Call,
@@ -29,7 +29,7 @@ from pinprof.replay.program import (
 )
 from pinprof.trace.tables import NONE
 
-WAITS = (STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT)
+WAITING_KINDS = (STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, OWN_WAIT)
 """Kinds of calls that return when the awaited work has ended."""
 
 
@@ -207,7 +207,7 @@ class Simulation:
     def _returns(self, call: Call, start: float, saved: float) -> float:
         """Return when a call that does more than launch returns; note its effect on events and streams."""
         ready, kind = self.run.ready_ns, call.kind
-        if kind in WAITS:
+        if kind in WAITING_KINDS:
             return max(start + call.own_ns, self._awaited(call) + call.wake_ns)
         if kind == STAGED:
             return self._stage(call, start)
@@ -254,7 +254,7 @@ class Simulation:
             self._fetching, self._position = call.step, 0
         for work in call.works:
             ready[work.queue] = max(ready[work.queue], self._fetched.get(self._position, 0.0))
-            queue = SIDE - self.program.device.get(work.queue, 0)
+            queue = SIDE_STREAM - self.program.device.get(work.queue, 0)
             begins = max(start + work.latency_ns, ready[queue] + work.gap_ns)
             self._copy(work, queue, begins)
             self._fetched[self._position] = ready[queue]

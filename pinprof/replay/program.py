@@ -6,6 +6,7 @@ The threads that launch work are one timeline: the main thread waits while the a
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -39,7 +40,7 @@ class CallKind(Enum):
 
 ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = CallKind
 
-SIDE = -2
+SIDE_STREAM = -2
 """`SIDE - device` is the number of the stream on which copies are made ahead."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -51,7 +52,7 @@ DEFAULT_LATENCY_NS = 6_000.0
 """From the start of a launch call to the start of its work on an idle GPU, if the trace has no such launch."""
 DEFAULT_WAKE_NS = 3_000.0
 """From the end of the awaited work to the return of the call, if the trace has no such wait."""
-SHORT_GAP_NS = 1_500.0
+QUEUED_GAP_NS = 1_500.0
 """The time between two queued kernels on a stream."""
 ERROR_OF_ONE = 0.07
 """The standard error of a single step, as a share: the median scatter of steps in 211 recordings."""
@@ -124,6 +125,11 @@ def with_times_before(call: Call, times: tuple[float, ...]) -> Call:
     """Return a call with these values of `FIELDS_BEFORE`."""
     changed: dict[str, Any] = dict(zip(FIELDS_BEFORE, times, strict=True))
     return structs.replace(call, **changed)
+
+
+def with_works(call: Call, changed: Callable[[GpuWork], GpuWork]) -> Call:
+    """Return a call with its work changed."""
+    return structs.replace(call, works=[changed(work) for work in call.works])
 
 
 class Move(NamedTuple):
@@ -225,7 +231,7 @@ class Program:
 
     def engine(self, work: GpuWork, queue: int) -> int | None:
         """Return the number of the copy engine that makes a copy on a queue; None for other work."""
-        return None if work.engine == NONE else 2 * self.device.get(queue, SIDE - queue) + work.engine
+        return None if work.engine == NONE else 2 * self.device.get(queue, SIDE_STREAM - queue) + work.engine
 
     def _launched(self, call: Call) -> LaunchedWork:
         if not call.works or call.kind in (STAGED, AHEAD):

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from pinprof.intervals import covered, union
 from pinprof.replay.cuda_events import PROMPT_NS, WAKE_NS
-from pinprof.replay.program import DEFAULT_LATENCY_NS, DEFAULT_WAKE_NS, SHORT_GAP_NS, GpuWork, Program
+from pinprof.replay.program import DEFAULT_LATENCY_NS, DEFAULT_WAKE_NS, QUEUED_GAP_NS, GpuWork, Program, with_works
 from pinprof.trace.collectives import Meeting, collectives_of, is_collective_kernel, match_collectives
 from pinprof.trace.tables import KERNEL, Int64s, Trace
 
@@ -68,7 +68,7 @@ def waiting_for_nobody(program: Program, trace: Trace) -> Program | None:
     def freed(work: GpuWork) -> GpuWork:
         held, latency_ns, gap_ns = float(held_works[work.row]), work.latency_ns, work.gap_ns
         latency_ns = max(latency_ns - held, min(latency_ns, DEFAULT_LATENCY_NS))
-        return structs.replace(work, latency_ns=latency_ns, gap_ns=max(gap_ns - held, min(gap_ns, SHORT_GAP_NS)))
+        return structs.replace(work, latency_ns=latency_ns, gap_ns=max(gap_ns - held, min(gap_ns, QUEUED_GAP_NS)))
 
     freed_calls = (
         structs.replace(call, own_ns=max(call.own_ns - float(held_calls[call.row]), min(call.own_ns, DEFAULT_WAKE_NS)))
@@ -83,8 +83,7 @@ def in_no_time(program: Program, rows: Collection[int]) -> Program:
 
 
 def _with_works(program: Program, changed: Callable[[GpuWork], GpuWork]) -> Program:
-    calls = (structs.replace(call, works=list(map(changed, call.works))) for call in program.calls)
-    return replace(program, calls=tuple(calls))
+    return replace(program, calls=tuple(with_works(call, changed) for call in program.calls))
 
 
 def _joined(work: GpuWork, numbers: Meeting, own: dict[int, float]) -> GpuWork:

@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 
 from pinprof.details import Details
-from pinprof.replay.bound import GPU, HIDDEN_LOADER, HOST, Feed, bound_of, feed_of, is_gpu_bound
+from pinprof.replay.bound import BOUND_BY_GPU, BOUND_BY_HOST, LOADER_SLACK, Feed, bound_of, feed_of, is_gpu_bound
 from pinprof.replay.building import build_program
 from pinprof.replay.calibration import (
     USUAL_NS,
@@ -16,15 +16,14 @@ from pinprof.replay.calibration import (
     expected,
     fit_cost,
     noise_of,
-    way_of,
+    recording_mode,
     with_sampled_optimizers,
 )
 from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Floats, Program
 from pinprof.replay.ranks import in_no_time, join_ranks, waiting_for_nobody
 from pinprof.replay.representatives import representatives
-from pinprof.replay.settings import Setting, across, bounds_of, estimated_settings
-from pinprof.replay.step_estimate import StepEstimate, measured_step
+from pinprof.replay.settings import Setting, StepEstimate, across, bounds_of, estimated_settings, measured_step
 from pinprof.replay.worlds import WORLDS, middle, range_of
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.phases import phase_of_calls
@@ -36,14 +35,14 @@ value gives the least scatter of the costs that fit 14 programs recorded with st
 
 MOST_CALLS = 12_000
 """The most calls of replayed steps: a replay takes a µs or two for each, and dozens of replays are made."""
-CALLS = 8_000
+CALLS_PER_REPLAY = 8_000
 """The calls that a replay runs, about; longer programs run once."""
 
 UNSURE_CHANGE = 0.2
 """The share of a change by which it may be smaller or larger than the replay shows."""
 GPU_DRIFT = 0.01
 """The share of the step by which two runs of a program differ if the GPU sets its pace."""
-OF_WORK = 0.6
+DRIFT_SHARE_OF_WORK = 0.6
 """The share of the drift that the GPU's own work has where the host sets the pace: a profiler may record kernels longer
 than they are. Of 52 recorded changes of launches, 46 lie in their range, as many as without such a bound."""
 
@@ -99,7 +98,7 @@ class Replay:
         return Replay(self.ranks, step_ns, self.recorded)
 
     @cached_property
-    def chosen(self) -> list[list[int]]:
+    def replayed_steps(self) -> list[list[int]]:
         """The steps of each rank that are replayed; if there are many, those that represent all."""
         phases = [
             phase_of_calls(rank.trace)[[call.row for call in program.calls]]
@@ -111,7 +110,7 @@ class Replay:
     @property
     def steps(self) -> int:
         """How many steps are replayed."""
-        return len(self.chosen[0])
+        return len(self.replayed_steps[0])
 
     @cached_property
     def feeds(self) -> list[Feed | None]:
@@ -125,9 +124,9 @@ class Replay:
         if self.steps < len(self.recorded.steps[0]):  # the chosen ones represent others
             programs = [
                 replace(program.of_steps(set(steps)), error_of_all=program.step_error)
-                for program, steps in zip(programs, self.chosen, strict=True)
+                for program, steps in zip(programs, self.replayed_steps, strict=True)
             ]
-        return join_ranks([rank.trace for rank in self.ranks], programs, self.chosen)
+        return join_ranks([rank.trace for rank in self.ranks], programs, self.replayed_steps)
 
     @cached_property
     def _whole(self) -> list[Program]:
@@ -154,7 +153,7 @@ class Replay:
 
     @cached_property
     def _estimated(self) -> tuple[Setting, ...]:
-        calibration = expected(self.programs, way_of([rank.trace for rank in self.ranks]))
+        calibration = expected(self.programs, recording_mode([rank.trace for rank in self.ranks]))
         return estimated_settings(
             [rank.steps for rank in self.ranks],
             calibration,
@@ -188,7 +187,7 @@ class Replay:
         """The collectives in which the only rank meets others whose traces are not given."""
         if len(self.ranks) > 1 or not self.runs:
             return frozenset()
-        return frozenset(collectives_of(self.ranks[0].trace, self.chosen[0]).row.tolist())
+        return frozenset(collectives_of(self.ranks[0].trace, self.replayed_steps[0]).row.tolist())
 
     @property
     def waiting_for_nobody(self) -> Program | None:
@@ -231,8 +230,8 @@ class Replay:
     def bound(self) -> str:
         """What limits the unchanged step: for one trace as in its report, for several ranks `gpu` or `host`."""
         if len(self.ranks) > 1:
-            return GPU if is_gpu_bound(self.before.busy_ns, self.step_ns) else HOST
-        return bound_of(self.ranks[0], self.step_ns) or HOST
+            return BOUND_BY_GPU if is_gpu_bound(self.before.busy_ns, self.step_ns) else BOUND_BY_HOST
+        return bound_of(self.ranks[0], self.step_ns) or BOUND_BY_HOST
 
     def run(
         self,
@@ -264,7 +263,7 @@ class Replay:
         """Return the pace of programs at a cost; with `waits` not, the only rank waits for no other."""
         if not waits:
             programs = [in_no_time(program, self._collectives_of_others) for program in programs]
-        return pace(programs, self.steps, cost, gpu_speed=gpu_speed, calls=CALLS)
+        return pace(programs, self.steps, cost, gpu_speed=gpu_speed, calls=CALLS_PER_REPLAY)
 
     def lengthened_ns(self, pause_ns: float) -> float:
         """Return by how much a pause of one rank's host, in the middle of the replayed steps, lengthens their sum."""
@@ -294,7 +293,7 @@ class Replay:
         step, before = setting.step_ns, setting.before
         feeds = [feed for feed in self.feeds if feed is not None]
         if not feeds:
-            return step > HIDDEN_LOADER * before.step_ns and any(rank.loader.waits for rank in self.ranks)
+            return step > LOADER_SLACK * before.step_ns and any(rank.loader.waits for rank in self.ranks)
         return not is_gpu_bound(before.busy_ns, step) and any(feed.is_late(step) for feed in feeds)
 
     def changed(self, after: Paces) -> Floats:
@@ -313,7 +312,7 @@ class Replay:
         by_gpu = is_gpu_bound(self.before.busy_ns, self.step_ns)
         launch_ns = float(np.mean([program.launch_ns for program in self.programs]))
         drift = (GPU_DRIFT if by_gpu else noise_of(launch_ns)) * WORLDS.drift
-        return np.maximum(self.changed(after) * (1 + drift), after.work_ns * (1 + OF_WORK * drift))
+        return np.maximum(self.changed(after) * (1 + drift), after.work_ns * (1 + DRIFT_SHARE_OF_WORK * drift))
 
 
 def _takes_input(programs: Sequence[Program]) -> bool:
@@ -328,9 +327,9 @@ def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:
     """
     whole = [np.flatnonzero(trace.steps.whole) for trace in traces]
     count = min(len(steps) for steps in whole)
-    like = np.all([trace.steps.complete[steps[:count]] for trace, steps in zip(traces, whole, strict=True)], axis=0)
+    on_all = np.all([trace.steps.complete[steps[:count]] for trace, steps in zip(traces, whole, strict=True)], axis=0)
     complete = [
-        steps[:count][like] if like.any() else np.flatnonzero(trace.steps.complete)
+        steps[:count][on_all] if on_all.any() else np.flatnonzero(trace.steps.complete)
         for trace, steps in zip(traces, whole, strict=True)
     ]
     count = min(len(steps) for steps in complete)

@@ -9,11 +9,11 @@ from pinprof.replay.calibration import USUAL_NS, cost_of
 from pinprof.replay.program import Floats, Program
 from pinprof.trace.tables import Bools, Int64s
 
-FEW = 15
+MAX_STEPS_ALL_REPLAYED = 15
 """If there are no more steps than this, all are replayed."""
 SAMPLE_SIZES = (8, 12, 16)
 """The possible numbers of steps that represent at least twice that number; the smallest balanced one is taken."""
-BALANCE = 0.0007
+BALANCED_SHARE_OF_STEP = 0.0007
 """Steps represent all if the means of all their times differ by at most this share of a step from those of all steps.
 Then the replays differ by less than 0.002 of the step."""
 MOST_EXCHANGES = 50
@@ -29,7 +29,7 @@ def representatives(programs: Sequence[Program], steps: Sequence[Sequence[int]],
     `programs` and `steps` are those of each rank, `phases` has the phase of each call of its program.
     """
     count = len(steps[0])
-    if count <= FEW:
+    if count <= MAX_STEPS_ALL_REPLAYED:
         return list(range(count))
     ranks = zip(programs, steps, phases, strict=True)
     columns = [times for program, of_rank, phase in ranks for times in _times(program, of_rank, phase)]
@@ -67,7 +67,7 @@ def _times(program: Program, steps: Sequence[int], phase: Int64s) -> Iterator[Fl
     step_of_work = np.repeat(step_of_call, [len(call.works) for call in calls])
     usual = cost_of(USUAL_NS)
     before, own = usual.before_ns(host), host.own - usual.saved_ns(host)
-    unit = BALANCE * max(float((before + own).sum()) / len(steps), 1.0)
+    unit = BALANCED_SHARE_OF_STEP * max(float((before + own).sum()) / len(steps), 1.0)
 
     def of_steps(times: Floats, rows: Bools | None = None, step_of_call: Int64s = step_of_call) -> Floats:
         of_rows = times if rows is None else np.where(rows, times, 0.0)

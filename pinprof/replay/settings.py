@@ -1,6 +1,7 @@
-"""The settings of a replay: the program at several costs of the profiler and paces of the host, for the worlds between.
+"""The step without the profiler, as measured or estimated, and the settings of a replay for the worlds between.
 
-A replay takes long, so it is not made in each world, but at few settings; a world lies between two of them.
+A setting is the program at a cost of the profiler and a pace of the host. A replay takes long, so it is made at few
+settings, not in each world; a world lies between two of them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,10 +11,60 @@ from math import inf
 import numpy as np
 
 from pinprof.analyses.steps import StepTimes
+from pinprof.details import Details
 from pinprof.replay.calibration import Calibration
 from pinprof.replay.machine import Pace, ProfilerCost
 from pinprof.replay.program import Floats
 from pinprof.replay.worlds import WORLDS, RangeNs
+from pinprof.units import NS_PER_MS
+
+SURE_RANGE_SHARE = 0.1
+"""An estimate is sure if its range is at most this share of it."""
+
+
+@dataclass(frozen=True)
+class StepEstimate:
+    """The step without the profiler, in ns; None where the trace does not show it."""
+
+    step_ns: float | None
+    source: str
+    """`measured` by pinprof in the recorded run, `given` by the user, or `estimated`."""
+    range_ns: RangeNs | None
+    """The range of the step. If it was measured, it holds the step with 95 % confidence (for a few steps it is their
+    scatter). Otherwise it is its range over the worlds, within the GPU's own work and the traced step."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the step is measured, or its range is narrow."""
+        if self.step_ns is None or self.range_ns is None:
+            return False
+        return self.source != "estimated" or self.range_ns[1] - self.range_ns[0] <= SURE_RANGE_SHARE * self.step_ns
+
+
+def measured_step(ranks: Sequence[Details]) -> StepEstimate | None:
+    """Return the regular step that pinprof measured in the recorded run, the mean of all ranks; None if it did not."""
+    measured = [step for step in map(_measured, ranks) if step is not None]
+    if not measured:
+        return None
+    mean = sum(step for step, *_ in measured) / len(measured)
+    return StepEstimate(mean, "measured", (min(low for _, low, _ in measured), max(high for *_, high in measured)))
+
+
+def _measured(rank: Details) -> tuple[float, float, float] | None:
+    """Return the measured step of a rank and the ends of its range, in ns; None if it was not measured.
+
+    Recordings of old versions have the mean of all steps, and the scatter of single steps.
+    """
+    timed = rank.whole_run.timed if rank.whole_run else None
+    if timed is not None and timed.range_ns is not None:
+        return timed.step_ns, *timed.range_ns
+    plain = rank.trace.info.plain_step
+    if plain is None:
+        return None
+    mean = timed.step_ns if timed else plain.mean_ms * NS_PER_MS
+    low, high = ((percentile_ms or plain.mean_ms) * NS_PER_MS for percentile_ms in (plain.p10_ms, plain.p90_ms))
+    return mean, min(low, mean), max(high, mean)
+
 
 SHORT_OF_TRUTH = 0.03
 """The traced step may be shorter than the step of another run by up to this share."""
@@ -22,10 +73,10 @@ CERTAIN = 0.98
 """The step without the profiler lies between the GPU's own work and the traced step. If these differ by at most two
 percent, it is the traced step: the profiler only slows the host, and the host is not the limit."""
 
-NOISE = 0.02
+NOISE_SHARE_OF_STEP = 0.02
 """By this share of the step two runs of a program differ even if the host does not set the pace."""
 
-PLACES = (-1.0, 0.0, 1.0)
+SETTING_PLACES = (-1.0, 0.0, 1.0)
 """Where the settings of an estimate lie in `Worlds.host`."""
 
 
@@ -74,9 +125,9 @@ def estimated_settings(
     settings = [
         Setting(cost, min(max(run.step_ns * noise, least), most), run)
         for cost, run, noise, most in (
-            (fast, pace_of(fast, True), 1 - NOISE, traced_ns),
+            (fast, pace_of(fast, True), 1 - NOISE_SHARE_OF_STEP, traced_ns),
             (calibration.cost, expected, 1.0, traced_ns),
-            (slow, pace_of(slow, True), 1 + NOISE, longest),
+            (slow, pace_of(slow, True), 1 + NOISE_SHARE_OF_STEP, longest),
         )
     ]
     if fed_by_workers:
@@ -100,6 +151,6 @@ def across(values: Iterable[float]) -> Floats:
     if not others:
         return np.full(len(WORLDS.host), first)
     expected, slow, *for_nobody = others
-    among = np.interp(WORLDS.host, PLACES, (first, expected, slow))
+    among = np.interp(WORLDS.host, SETTING_PLACES, (first, expected, slow))
     caused = np.clip(WORLDS.ranks, 0.0, 1.0)
     return among + caused * (for_nobody[0] - first) if for_nobody else among

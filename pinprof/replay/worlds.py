@@ -20,7 +20,7 @@ from pinprof.replay.program import Floats
 RangeNs: TypeAlias = tuple[float, float]
 """The 10th and the 90th percentile over the worlds."""
 
-COUNT: Final = 23
+WORLD_COUNT: Final = 23
 """Worlds; the one in the middle is the expected one."""
 _LOW, _HIGH = 0.1, 0.9
 
@@ -39,10 +39,10 @@ class Worlds(NamedTuple):
 
 
 def _choices(generator: int) -> Floats:
-    """Return a choice per world; all choices of a generator that shares no factor with `COUNT` differ."""
-    half = COUNT // 2
-    levels = (np.arange(-half, half + 1) * generator + half) % COUNT
-    normal = np.array([NormalDist().inv_cdf((level + 0.5) / COUNT) for level in levels.tolist()])
+    """Return a choice per world; all choices of a generator that shares no factor with `WORLD_COUNT` differ."""
+    half = WORLD_COUNT // 2
+    levels = (np.arange(-half, half + 1) * generator + half) % WORLD_COUNT
+    normal = np.array([NormalDist().inv_cdf((level + 0.5) / WORLD_COUNT) for level in levels.tolist()])
     return normal / float(np.quantile(normal, _HIGH))
 
 
@@ -52,7 +52,7 @@ WORLDS: Final = Worlds(_choices(1), _choices(4), _choices(10), _choices(17))
 
 def middle(values: Floats) -> float:
     """Return the value in the expected world, in which each choice is its median."""
-    return float(values[COUNT // 2])
+    return float(values[WORLD_COUNT // 2])
 
 
 def range_of(values: Floats) -> RangeNs:

@@ -113,14 +113,13 @@ const draw = async (root) => {
 
 const drawOnce = (root) => {
   if (!TIMELINES.has(root)) {
-    root.dataset.drawing = "true"; // charts wait for it
     const drawing = draw(root);
     TIMELINES.set(root, drawing);
     const failed = (error) => {
       root.querySelector(".plot").textContent = `The timeline cannot be drawn in this browser: ${error.message}`;
       console.error(error);
     };
-    drawing.catch(failed).finally(() => delete root.dataset.drawing);
+    drawing.catch(failed);
   }
   return TIMELINES.get(root);
 };

@@ -1,28 +1,23 @@
 """The page around a report, an HTML file without other files or requests, and its frame in a notebook."""
 
-import base64
-import zlib
 from collections.abc import Iterable
-from functools import cache
 from importlib.resources import files
 
 from markupsafe import escape
-from plotly.offline import get_plotlyjs
 
 from pinprof.report.html import Markup, inline_html
 from pinprof.report.timeline import constants
 
 POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
-"""Content Security Policy: the browser itself refuses any request. Plotly paints data: images and saves blob: ones."""
+"""Content Security Policy: the browser itself refuses any request. A figure of plotly paints data: images and
+saves blob: ones."""
 
-PLOTTED = '<figure class="chart plotted'
-"""How each chart of plotly begins."""
 TIMELINE = (
     *("data", "event_text", "rows", "search", "stage", "paint", "overview"),
-    *("related", "event_details", "autograd", "selection_sums"),
+    *("related", "event_details", "selection_sums"),
     *("drawing", "timeline", "pointer", "shared_view", "keyboard"),
 )
-SCRIPTS = (*(f"timeline/{name}.js" for name in TIMELINE), "flame.js", "job/ranks.js", "page.js")
+SCRIPTS = (*(f"timeline/scripts/{name}.js" for name in TIMELINE), "flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
 STYLE_SHEETS = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")
@@ -31,8 +26,6 @@ STYLE_SHEETS = ("page.css", "narrow.css", "source.css", "tables/tables.css", "fl
 TABLE_SCRIPTS = ("tables/grid.js", "tables/tables.js")
 """The scripts of the tables, which use those of the timelines."""
 
-DEFLATE_LEVEL = 9
-"""The level of deflate: packing plotly takes 0.4 s, once in a process."""
 FRAME_HEIGHT = "800px"
 """Height of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""
 
@@ -56,8 +49,7 @@ def report_page(title: str, heading: str, content: Markup) -> Markup:
 
 
 def page(title: str, body: Markup) -> Markup:
-    """Return a self-contained HTML page with the scripts for its timelines and charts; only charts need plotly.js."""
-    charts = _charts() if PLOTTED in body else ""
+    """Return a self-contained HTML page with the scripts for its timelines and tables."""
     scripts = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLE_SCRIPTS)))
     return Markup("""<!DOCTYPE html>
 <html lang="en">
@@ -76,24 +68,9 @@ def page(title: str, body: Markup) -> Markup:
 "use strict";
 (() => {{
 {}}})();</script>
-{}</body>
+</body>
 </html>
-""").format(POLICY, title, Markup().join(map(_resource, STYLE_SHEETS)), body, scripts, charts)
-
-
-@cache
-def _packed_plotly() -> Markup:
-    """Return plotly.js, deflated and in base64: a third of its length, and nothing to parse until a chart is drawn."""
-    return _code(base64.b64encode(zlib.compress(get_plotlyjs().encode(), DEFLATE_LEVEL)).decode())
-
-
-def _charts() -> Markup:
-    """Return plotly, what unpacks it, and the script that draws the charts."""
-    scripts = Markup(
-        '<script type="application/x-deflate-code" id="plotly">{}</script>\n<script>\n{}</script>\n'
-        "<script>\n{}</script>\n"
-    )
-    return scripts.format(_packed_plotly(), _resource("plotly.js"), _resource("charts.js"))
+""").format(POLICY, title, Markup().join(map(_resource, STYLE_SHEETS)), body, scripts)
 
 
 def _resource(name: str) -> Markup:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from pinprof.analyses.copies import EXPOSED, REASONS, exposed_pieces
+from pinprof.analyses.copies import EXPOSURES, REASONS, exposed_pieces
 from pinprof.analyses.idle import IDLE, IDLE_CAUSES, IdleGaps
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
-from pinprof.report.timeline.kinds import KINDS, PROFILER
+from pinprof.report.timeline.kinds import EVENT_KINDS, PROFILER_KIND
 from pinprof.report.words import place, printable
 from pinprof.rules.search import rule_of_exposure, rule_of_wait
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Int64s, Trace, rows_by
@@ -162,7 +162,7 @@ def _stall(analysis: Analysis, row: int) -> tuple[str, dict[str, Any]]:
         args["at"] = printable(at)
     if site.library:
         args["in"] = printable(place(site.library))
-    cause = KINDS[PROFILER].label if stalls.profiler[row] else CAUSES[syncs.cause[row]]
+    cause = EVENT_KINDS[PROFILER_KIND].label if stalls.profiler[row] else WAIT_CAUSES[syncs.cause[row]]
     return cause, args | _more(rule_of_wait(analysis.details, row))
 
 
@@ -223,4 +223,4 @@ def _exposed_copy(analysis: Analysis, number: int) -> tuple[str, dict[str, Any]]
         return "exposed", args
     reason = REASONS[overlap.reason[number]]
     rule = rule_of_exposure(analysis.details, reason, DIRECTIONS[gpu.direction[row]])
-    return f"exposed: {reason}", args | {"why": EXPOSED[reason].sentence} | _more(rule)
+    return f"exposed: {reason}", args | {"why": EXPOSURES[reason].sentence} | _more(rule)

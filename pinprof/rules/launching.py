@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
-from pinprof.measurement.profile import OUTSIDE, Profile, busiest_idle_times
+from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
 from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
-from pinprof.trace.idle_times import launching_threads, long_ops, long_pauses
+from pinprof.trace.idle_times import long_ops, long_pauses
 from pinprof.trace.links import within
 from pinprof.trace.one_time_work import REGION, capture_times, compile_times
 from pinprof.trace.steps import serving_marks
@@ -59,7 +59,7 @@ def late_ns(profile: Profile) -> float:
     if not step or busy is None or step - busy < IDLE * step:
         return 0.0
     idle = busiest_idle_times(profile)
-    late = idle.get("host_wait", 0.0) / profile.steps.divisor + idle.get(OUTSIDE, 0.0)
+    late = idle.get("host_wait", 0.0) / profile.steps.divisor + idle.get(OUTSIDE_WORK, 0.0)
     return min(late, step - busy)
 
 
@@ -86,7 +86,7 @@ def cost_of_ops(details: Details, profile: Profile, ops: Int64s) -> CostOfOps | 
 
 def pauses(details: Details) -> Intervals:
     """Return the long pauses of the threads that launch, but for waits for input, compilers and gc.collect()."""
-    idle = subtract(long_pauses(details.trace, launching_threads(details.trace)), details.loader.times)
+    idle = subtract(long_pauses(details.trace), details.loader.times)
     return subtract(subtract(idle, compiling(details)), details.trace.functions.times(collecting(details.trace)))
 
 
@@ -104,7 +104,7 @@ def compiling(details: Details) -> Intervals:
 def host_ops(details: Details) -> Int64s:
     """Return the long outermost ops of the complete steps, on threads that launch, in which no call is made."""
     trace = details.trace
-    rows = long_ops(trace, launching_threads(trace))
+    rows = long_ops(trace)
     start, end = trace.ops.start_ns[rows], trace.ops.end_ns[rows]
     is_compilers = 2 * covered(compiling(details), start, end) > end - start
     return rows[in_complete_steps(trace, start) & ~is_compilers]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.details import Details, details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
@@ -123,7 +123,7 @@ def rule_of_wait(details: Details, stall: int) -> str | None:
     """Return the rule that is for a stall, a row of `Syncs.stalls`, the same that finds its site; None without one."""
     if details.syncs.sites[details.syncs.site[stall]].is_kept:
         return GUARDING
-    cause, copy = CAUSES[details.syncs.cause[stall]], details.syncs.stalls.copy[stall]
+    cause, copy = WAIT_CAUSES[details.syncs.cause[stall]], details.syncs.stalls.copy[stall]
     if cause != "pageable_copy" or copy == NONE:
         return RULE_OF_CAUSE.get(cause)
     return rule_of_exposure(details, "pageable", DIRECTIONS[details.trace.gpu.direction[copy]])

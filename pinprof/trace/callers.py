@@ -20,9 +20,9 @@ from pinprof.trace.frames import (
     tensor_method,
 )
 from pinprof.trace.lines import OpPlace, Place, SourceLine
-from pinprof.trace.links import enclosing, follow, outermost, within
+from pinprof.trace.links import enclosing, follow, function_of_ops, outermost, within
 from pinprof.trace.sources import Sources, call_line, fits
-from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 from pinprof.units import shortened
 
 T = TypeVar("T")
@@ -39,10 +39,14 @@ BACKWARD = "run_backward of"
 
 def outermost_op(trace: Trace, call: Int64s) -> Int32s:
     """Return the outermost op around each call that is not a node of the autograd engine, -1 for none."""
+    return _outermost_ops(trace)[call]
+
+
+@computed_once
+def _outermost_ops(trace: Trace) -> Int32s:
     node = trace.ops.named(lambda name: "::" in name and not name.startswith("autograd::"))
-    op = trace.links.op[call]
-    outer = outermost(node, op, trace.links.op_parent)
-    return np.where(outer != NONE, outer, op)
+    outer = outermost(node, trace.links.op, trace.links.op_parent)
+    return np.where(outer != NONE, outer, trace.links.op)
 
 
 def calling_function(trace: Trace, call: Int64s) -> Int32s:
@@ -51,12 +55,17 @@ def calling_function(trace: Trace, call: Int64s) -> Int32s:
     The threads of the autograd engine run no Python: their calls belong to the `backward` that the main thread runs at
     the same time.
     """
-    return _with_backward(trace, trace.links.function[call], trace.calls, call)
+    return _calling_functions(trace)[call]
+
+
+@computed_once
+def _calling_functions(trace: Trace) -> Int32s:
+    return _with_backward(trace, trace.links.function, trace.calls, np.arange(len(trace.calls)))
 
 
 def function_around(trace: Trace, op: Int64s) -> Int32s:
     """Return the innermost Python function around each op, -1 for none; see `calling_function` for autograd's ops."""
-    return _with_backward(trace, enclosing(trace.functions, trace.ops)[op], trace.ops, op)
+    return _with_backward(trace, function_of_ops(trace)[op], trace.ops, op)
 
 
 def _with_backward(trace: Trace, function: Int32s, events: HostEvents, row: Int64s) -> Int32s:

@@ -13,7 +13,7 @@ import numpy as np
 
 from pinprof.intervals import Intervals, joined
 from pinprof.trace.links import enclosing, follow
-from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, HostEvents, Int32s, Int64s, Trace
+from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, SEARCHED_CHARACTERS
 
 OF_COLLECTIVE: Final = re.compile("^(?:c10d::|nccl:)")
@@ -78,6 +78,7 @@ def collective_times(trace: Trace) -> Intervals:
     return joined(*(events.times(events.named(is_collective)) for events in (trace.ops, trace.annotations)))
 
 
+@computed_once
 def is_collective_kernel(gpu: Activities) -> Bools:
     """Return whether each activity is the kernel of a collective, by its arguments or its name."""
     return (gpu.collective != NONE) | gpu.named(lambda name: COLLECTIVE_KERNEL.search(name, 0, SEARCHED_CHARACTERS))

@@ -7,10 +7,10 @@ import numpy as np
 
 from pinprof.intervals import Intervals, covered, gaps, intersect, joined, length, subtract, union
 from pinprof.trace.frames import is_torch_builtin
-from pinprof.trace.links import ROUNDING_NS, enclosing
+from pinprof.trace.links import ROUNDING_NS, enclosing, function_of_ops
 from pinprof.trace.one_time_work import NEVER
 from pinprof.trace.phases import NODE
-from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace, computed_once
 
 LATE_START_NS = 100_000
 """Work starts on an idle GPU within tens of microseconds after its launch; work that starts later than this waited for
@@ -61,39 +61,47 @@ OWN: Final = 10
 in networks of transformers, under a profiler on a slow host."""
 
 
-def long_pauses(trace: Trace, threads: Int32s, times: int = 1) -> Intervals:
-    """Return the pauses, in which these threads run no op and no call, of at least `times` the least length.
+@computed_once
+def long_pauses(trace: Trace) -> Intervals:
+    """Return the long pauses, in which the launching threads run no op and no call.
 
     Python code that an op calls, such as a hook of its gradient, counts as a pause.
     """
-    ops, calls = (table.times(np.isin(table.thread, threads)) for table in (trace.ops, trace.calls))
-    return _long(gaps(joined(subtract(ops, _python(trace, threads)), calls)), trace, times)
+    ops, calls = (table.times(np.isin(table.thread, trace.launching_threads)) for table in (trace.ops, trace.calls))
+    return _long(gaps(joined(subtract(ops, _python(trace)), calls)), trace)
 
 
-def _python(trace: Trace, threads: Int32s) -> Intervals:
-    return joined(python_in_ops(trace, threads), python_in_nodes(trace, threads))
+def very_long_pauses(trace: Trace) -> Intervals:
+    """Return the long pauses that are no Python of a module between two of its ops."""
+    return _long(long_pauses(trace), trace, OWN)
 
 
-def python_in_ops(trace: Trace, threads: Int32s) -> Intervals:
-    """Return when these threads run Python functions that an op calls: a backward of the program's own, a hook."""
-    ops, functions = trace.ops, trace.functions
+@computed_once
+def _python(trace: Trace) -> Intervals:
+    return joined(python_in_ops(trace), python_in_nodes(trace))
+
+
+@computed_once
+def python_in_ops(trace: Trace) -> Intervals:
+    """Return when launching threads run Python functions that an op calls: a backward of the program's own, a hook."""
+    ops, functions, threads = trace.ops, trace.functions, trace.launching_threads
     if not len(functions) or not len(ops):
         return NEVER
     outer = enclosing(ops, functions)
     called = (outer != NONE) & (functions.end_ns <= ops.end_ns[outer] + ROUNDING_NS)
     called &= np.isin(functions.thread, threads) & ~functions.named(is_torch_builtin)
-    around = enclosing(functions, ops)
-    again = np.append(called, False)[around] & np.isin(ops.thread, threads)
+    again = np.append(called, False)[function_of_ops(trace)] & np.isin(ops.thread, threads)
     return subtract(functions.times(called), ops.times(again))
 
 
-def python_in_nodes(trace: Trace, threads: Int32s) -> Intervals:
+@computed_once
+def python_in_nodes(trace: Trace) -> Intervals:
     """Return when nodes of the autograd engine call Python code for long; Python functions need not be recorded.
 
     The engine's own code between two ops takes some microseconds. What takes most of a node's time, and runs neither an
     op nor a call, is a hook, or the backward of a function that is written in Python. Nodes in C++ call none.
     """
-    ops = trace.ops
+    ops, threads = trace.ops, trace.launching_threads
     of_threads = np.isin(ops.thread, threads)
     nodes = of_threads & ops.named(lambda name: name.startswith(NODE) and not name.endswith(COMPILED_NODE))
     if not nodes.any():
@@ -115,7 +123,7 @@ def python_in_nodes(trace: Trace, threads: Int32s) -> Intervals:
     complete = union(trace.steps.start_ns[trace.steps.complete], trace.steps.end_ns[trace.steps.complete])
     if length(intersect(python, complete)) < IN_NODES * length(complete):
         return NEVER
-    return intersect(python, python_in_ops(trace, threads)) if len(trace.functions) else python
+    return intersect(python, python_in_ops(trace)) if len(trace.functions) else python
 
 
 def _long(pauses: Intervals, trace: Trace, times: int = 1) -> Intervals:
@@ -124,24 +132,20 @@ def _long(pauses: Intervals, trace: Trace, times: int = 1) -> Intervals:
     return Intervals(pauses.start[long], pauses.end[long])
 
 
-def long_ops(trace: Trace, threads: Int32s) -> Int64s:
-    """Return the rows of the long outermost ops of these threads in which no call is made, and mostly no Python."""
-    ops, calls = trace.ops, trace.calls
+@computed_once
+def long_ops(trace: Trace) -> Int64s:
+    """Return the rows of the long outermost ops of launching threads in which no call is made, and mostly no Python."""
+    ops, calls, threads = trace.ops, trace.calls, trace.launching_threads
     long = (ops.duration_ns >= LONG_OP_NS) & (trace.links.op_parent == NONE) & np.isin(ops.thread, threads)
     rows = np.flatnonzero(long)
     launches = np.searchsorted(calls.start_ns, ops.end_ns[rows]) - np.searchsorted(calls.start_ns, ops.start_ns[rows])
     rows = rows[launches == 0]
-    in_python = covered(_python(trace, threads), ops.start_ns[rows], ops.end_ns[rows])
+    in_python = covered(_python(trace), ops.start_ns[rows], ops.end_ns[rows])
     return rows[2 * in_python < ops.duration_ns[rows]]
 
 
+@computed_once
 def usual_launch_ns(trace: Trace) -> float:
     """Return the median time of a call that launches work; 0 without one."""
     times = trace.calls.duration_ns[trace.launches_work]
     return float(np.median(times)) if len(times) else 0.0
-
-
-def launching_threads(trace: Trace) -> Int32s:
-    """Return the numbers of the threads that launch work, except for those that pin memory."""
-    threads = np.unique(trace.calls.thread[trace.launches_work])
-    return threads[~trace.has_role("pin_memory")[threads]]

@@ -15,6 +15,7 @@ from pinprof.trace.tables import (
     Links,
     Steps,
     Trace,
+    computed_once,
 )
 
 ROUNDING_NS = 1000
@@ -165,6 +166,12 @@ def enclosing(outer: HostEvents, inner: HostEvents) -> Int32s:
     result[is_found] = order[by_depth[position[is_found]]]
     badly_nested = (result != NONE) & (outer.end_ns[result] < inner.start_ns)
     return np.where(badly_nested, NONE, result)
+
+
+@computed_once
+def function_of_ops(trace: Trace) -> Int32s:
+    """Return the innermost Python function around each op on its thread, -1 for none."""
+    return enclosing(trace.functions, trace.ops)
 
 
 def _without_overlap(start: Int64s, end: Int64s) -> Int64s:

@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.intervals import Intervals, contains, joined, union
 from pinprof.trace.links import follow, step_at
-from pinprof.trace.tables import NONE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, Bools, Int64s, Trace, computed_once
 from pinprof.trace.threads import BACKWARD as BACKWARD_OP
 from pinprof.trace.threads import optimizer_marks
 
@@ -15,6 +15,7 @@ PHASES: Final = ("forward", "backward", "optimizer", "other")
 FORWARD, BACKWARD, OPTIMIZER, OTHER = range(len(PHASES))
 
 
+@computed_once
 def phase_of_calls(trace: Trace) -> Int64s:
     """Return per call its phase, as an index into `PHASES`.
 
@@ -52,16 +53,17 @@ class TorchTimes(NamedTuple):
         return joined(self.backward, self.optimizers)
 
 
-def torch_times(trace: Trace, threads: Int32s) -> TorchTimes:
-    """Return the times of these threads in torch's own code."""
+def torch_times(trace: Trace) -> TorchTimes:
+    """Return the times of the launching threads in torch's own code."""
     calls, backward = trace.calls, _in_backward(trace)
-    rows = np.flatnonzero(np.isin(calls.thread, threads))
+    rows = np.flatnonzero(np.isin(calls.thread, trace.launching_threads))
     rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
     bounds = np.flatnonzero(np.diff(np.concatenate(([False], backward[rows], [False]))))
     first, last = rows[bounds[::2]], rows[bounds[1::2] - 1]
     return TorchTimes(union(calls.start_ns[first], calls.end_ns[last]), _in_optimizers(trace, backward))
 
 
+@computed_once
 def _in_backward(trace: Trace) -> Bools:
     calls = trace.calls
     backward = trace.has_role("autograd")[calls.thread] if len(calls) else np.zeros(0, bool)
@@ -73,6 +75,7 @@ def _in_backward(trace: Trace) -> Bools:
     return backward
 
 
+@computed_once
 def optimizer_steps(trace: Trace) -> Intervals:
     """Return the times in which optimizers change the weights, as torch marks their steps.
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 Int32s: TypeAlias = npt.NDArray[np.int32]
 Int8s: TypeAlias = npt.NDArray[np.int8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
+Source = TypeVar("Source")
+Result = TypeVar("Result")
 
 NONE = -1
 """The only sentinel: no such row, no such value."""
@@ -41,6 +43,21 @@ HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kinds of memory on the host side of a copy; `none` for a copy without a host side."""
 HTOD, DTOH, DTOD = (DIRECTIONS.index(direction) for direction in ("HtoD", "DtoH", "DtoD"))
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
+
+
+def computed_once(measure: Callable[[Source], Result]) -> Callable[[Source], Result]:
+    """Return a pure function of a trace, or of a table, that keeps its result with it; nobody may write to that."""
+    key = f"{measure.__module__}.{measure.__qualname__}"
+
+    @wraps(measure)
+    def kept(source: Source) -> Result:
+        values = vars(source)
+        if key not in values:
+            values[key] = measure(source)
+        result: Result = values[key]
+        return result
+
+    return kept
 
 
 def rows_by(codes: Int32s | Int64s) -> list[Int64s]:
@@ -399,6 +416,12 @@ class Trace:
         result[self.links.launch[self.links.launch != NONE]] = True
         result.setflags(write=False)
         return result
+
+    @cached_property
+    def launching_threads(self) -> Int32s:
+        """The numbers of the threads that launch work, except for those that pin memory."""
+        threads = np.unique(self.calls.thread[self.launches_work])
+        return threads[~self.has_role("pin_memory")[threads]]
 
     @cached_property
     def in_flight(self) -> Bools:

@@ -13,9 +13,9 @@ from typing import Final, Literal, TypeAlias, get_args
 import numpy as np
 
 from pinprof.analyses.idle import IDLE
-from pinprof.measurement.profile import OUTSIDE, UNKNOWN_CAUSE, Division, Profile, busiest, divide
+from pinprof.measurement.profile import OUTSIDE_WORK, UNKNOWN_IDLE, Division, Profile, busiest, divide
 from pinprof.prediction.scenarios import Scenario, edits_of
-from pinprof.replay.bound import INPUT as INPUT_BOUND
+from pinprof.replay.bound import BOUND_BY_INPUT as INPUT_BOUND
 from pinprof.replay.program import Floats
 from pinprof.replay.replay import Paces
 from pinprof.verdict.rerun import Rerun
@@ -29,7 +29,7 @@ the one to look at."""
 CAUSES: Final[tuple[LimitName, ...]] = get_args(LimitName)
 _, COPY, INPUT, _, COMMUNICATION, PYTHON, LAUNCH, HOST, IRREGULAR, GPU = CAUSES
 
-LATE_HOST: Final = (*(name for name, cause in IDLE.items() if cause.bound == "host"), OUTSIDE)
+LATE_HOST: Final = (*(name for name, cause in IDLE.items() if cause.bound == "host"), OUTSIDE_WORK)
 """Idle time that nothing but a late host explains: a wait that ends may leave the launches late that follow it."""
 NOT_AGAIN: Final = frozenset({"first", "compile"})
 """Reasons of irregular steps that a longer run does not repeat."""
@@ -78,7 +78,7 @@ def shown_of(profile: Profile, name: LimitName) -> float:
     if mean is None:
         return inf
     limit, division = LIMITS[name], divide(profile, mean)
-    causes = {UNKNOWN_CAUSE, *limit.idle}
+    causes = {UNKNOWN_IDLE, *limit.idle}
     if name == INPUT and profile.bound == INPUT_BOUND:
         causes.update(LATE_HOST)  # the workers' queues were full while the recording began: something else held it up
     return limit.work(division) + sum(time for cause, time in division.idle_ns.items() if cause in causes)
@@ -125,7 +125,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         why="the step waits for the next batch",
         lost="waits for the next batch",
         advice="use more workers, persistent_workers=True, or less work per sample",
-        idle=("input_wait", OUTSIDE),
+        idle=("input_wait", OUTSIDE_WORK),
         cost=without(Rerun.without_input),
     ),
     "allocation": Limit(

@@ -11,7 +11,7 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
 from pinprof.replay.worlds import RangeNs, middle, range_of
-from pinprof.trace.idle_times import launching_threads, long_ops
+from pinprof.trace.idle_times import long_ops
 from pinprof.trace.links import step_at
 from pinprof.verdict.rerun import Rerun
 from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName
@@ -124,7 +124,7 @@ def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[LimitC
     if profile.launches:  # they cost no more than their number explains: the rest is of ops on the host, or of few
         rest = np.maximum(costs[LAUNCH] - profile.launches.many_ns, 0.0)
         trace = details.trace
-        ops = long_ops(trace, launching_threads(trace))
+        ops = long_ops(trace)
         ops = ops[trace.steps.holds(step_at(trace.steps, trace.ops.start_ns[ops]))]
         on_host = float(trace.ops.duration_ns[ops].sum()) / profile.steps.divisor
         costs[LAUNCH] = costs[LAUNCH] - rest

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.syncs.blocking_calls import NOTHING, Queued
+from pinprof.analyses.syncs.blocking_calls import NO_END_NS, Queued
 
 TIME = st.integers(0, 12)
 WORK = st.lists(st.tuples(st.integers(0, 3), TIME, TIME), max_size=12)
@@ -29,7 +29,7 @@ def test_a_wait_for_a_stream_is_for_the_last_end_of_what_was_launched_before(
 ) -> None:
     ends = [end for on, launch, end in work if on == stream and launch < issued]
     awaited_ns = queued(work).last_on(np.array([stream]), np.array([issued]))
-    assert awaited_ns.tolist() == [max(ends, default=NOTHING)]
+    assert awaited_ns.tolist() == [max(ends, default=NO_END_NS)]
 
 
 @given(WORK, st.lists(st.tuples(TIME, TIME), max_size=5))
@@ -38,7 +38,7 @@ def test_a_wait_for_no_known_stream_is_for_what_was_launched_before_and_had_ende
 ) -> None:
     issued, ended = np.array(waits, np.int64).reshape(-1, 2).T
     expected = [
-        max((end for on in range(4) for at, end in reached(work, on) if at < before and end <= by), default=NOTHING)
+        max((end for on in range(4) for at, end in reached(work, on) if at < before and end <= by), default=NO_END_NS)
         for before, by in waits
     ]
     assert queued(work).last_before(issued, ended).tolist() == expected

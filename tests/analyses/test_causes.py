@@ -1,20 +1,18 @@
 """Why the host waited: for every cause a trace that shows it, and one that is nearly the same and does not."""
 
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 from recordings import ROOT
 from trace_builder import COMPUTE, MAIN, TraceBuilder
+from trace_parts import Part, built, function, op
 
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analyses.syncs.sites import measure_syncs
 
 TO_HOST, FROM_HOST = "DtoH (Device -> Pageable)", "HtoD (Pageable -> Device)"
 PINNED_TO_HOST, PINNED_FROM_HOST = "DtoH (Device -> Pinned)", "HtoD (Pinned -> Device)"
-
-Part = Callable[[TraceBuilder], None]
 
 
 class Case(NamedTuple):
@@ -27,10 +25,10 @@ class Case(NamedTuple):
 
 def nested(builder: TraceBuilder, ops: tuple[str, ...], functions: tuple[str, ...] = ()) -> None:
     """Ops and around them functions, each inside of the one before; all are open from 120 to 180 µs."""
-    for depth, function in enumerate(functions):
-        builder.function(function, 80 + depth, 140 - 2 * depth)
-    for depth, op in enumerate(ops):
-        builder.op(op, 100 + depth, 100 - 2 * depth)
+    for depth, name in enumerate(functions):
+        builder.function(name, 80 + depth, 140 - 2 * depth)
+    for depth, name in enumerate(ops):
+        builder.op(name, 100 + depth, 100 - 2 * depth)
 
 
 def copies(kind: str, *ops: str, function: str | None = None, size: int = 10**6, awaited: bool = True) -> Part:
@@ -93,8 +91,8 @@ def in_a_row(*ops: str) -> Part:
 
     def build(builder: TraceBuilder) -> None:
         copying = ops.index("aten::to")
-        for place, op in enumerate(ops):
-            builder.op(op, 100 + 200 * (place - copying), 100)
+        for place, name in enumerate(ops):
+            builder.op(name, 100 + 200 * (place - copying), 100)
         builder.op("aten::_to_copy", 101, 98)
         builder.op("aten::copy_", 102, 96)
         builder.copy(FROM_HOST, 125, 35, launch=120)
@@ -272,20 +270,13 @@ def causes(builder: TraceBuilder) -> set[str]:
     return {site.cause for site in measure_syncs(builder.read()).sites}
 
 
-def built(*parts: Part) -> TraceBuilder:
-    builder = TraceBuilder()
-    for part in parts:
-        part(builder)
-    return builder
-
-
 def test_every_cause_is_in_the_table() -> None:
-    assert [case.cause for case in TABLE] == list(CAUSES)
+    assert [case.cause for case in TABLE] == list(WAIT_CAUSES)
 
 
 def test_each_cause_that_an_expression_makes_is_in_the_catalogue_for_a_gpu() -> None:
     named = set(re.findall(r'"(\w+)"', (ROOT / "tests/catalogue.py").read_text()))
-    assert set(CAUSES) - named == {"module_load", "queue_full", "launch_blocking", "collective", "profiler"}
+    assert set(WAIT_CAUSES) - named == {"module_load", "queue_full", "launch_blocking", "collective", "profiler"}
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.cause)
@@ -296,6 +287,57 @@ def test_a_trace_that_shows_the_cause(case: Case) -> None:
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: case.cause)
 def test_a_trace_that_nearly_shows_it(case: Case) -> None:
     assert causes(built(case.nearly)) == set(case.instead)
+
+
+def overhead(name: str, start: float, duration: float) -> Part:
+    return lambda builder: builder.overhead(name, start, duration)
+
+
+NEW_TENSOR = "aten::empty", "aten::to", "aten::lift_fresh"
+MORE: dict[str, tuple[list[Part], set[str]]] = {
+    "an allocation, whatever Python function is around it": (
+        [calls("cudaMalloc", "aten::item"), function("<built-in method tolist of Tensor object at 0x7f>", 90, 150)],
+        {"device_malloc"},
+    ),
+    "an allocation in a collective": ([calls("cudaMalloc", "c10d::allreduce_")], {"device_malloc"}),
+    "a blocking copy without an activity": ([calls("cudaMemcpy")], {"other"}),
+    "a wait behind a copy within the device": ([copies("DtoD (Device -> Device)", "aten::copy_")], {"other"}),
+    "a pageable copy to the host, however small": ([staged(TO_HOST, 4)], {"pageable_copy"}),
+    "print, whatever ops it is made of": (
+        [copies(TO_HOST, "aten::masked_fill", "aten::item", function="torch/_tensor_str.py(708): _str")],
+        {"print"},
+    ),
+    "a value that compiled code reads": (
+        [copies(PINNED_TO_HOST, "Torch-Compiled Region: 0/0", "aten::item", "aten::_local_scalar_dense")],
+        {"item"},
+    ),
+    "a new tensor, with ops of another thread between": (
+        [in_a_row(*NEW_TENSOR), op("aten::mul", 50, 400, thread=321), op("aten::mul", 210, 10, thread=321)],
+        {"tensor_from_host"},
+    ),
+    "no new tensor of ops of two threads": (
+        [in_a_row(*NEW_TENSOR[:2]), op(NEW_TENSOR[2], 300, 100, thread=321)],
+        {"blocking_copy_htod"},
+    ),
+    "the longest of several overheads": (
+        [long_launch("Activity Buffer Request", "Lazy Function Loading", "Command Buffer Full")],
+        {"queue_full"},
+    ),
+    "no overhead that outlasts the call": ([long_launch(), overhead("Lazy Function Loading", 1650, 51)], set()),
+    "a call that waits by itself": (
+        [calls("cudaStreamSynchronize", "aten::foo"), overhead("Activity Buffer Request", 130, 20)],
+        {"other"},
+    ),
+    **{
+        f"any op of unique: {name}": ([copies(TO_HOST, name, "aten::item")], {"unique"})
+        for name in ("aten::unique_dim", "aten::_unique", "aten::_unique2", "aten::unique_consecutive")
+    },
+}
+
+
+@pytest.mark.parametrize(("parts", "expected"), MORE.values(), ids=MORE)
+def test_more_traces_and_their_causes(parts: list[Part], expected: set[str]) -> None:
+    assert causes(built(*parts)) == expected
 
 
 @pytest.mark.parametrize(
@@ -340,17 +382,6 @@ def test_a_method_is_named_after_the_object_that_it_was_first_called_of(holder: 
     assert causes(built(in_function(f"<built-in method tolist of {holder} object at 0x7f>"))) == {"tolist"}
 
 
-def test_a_python_function_around_an_allocation_is_not_its_cause() -> None:
-    builder = built(calls("cudaMalloc", "aten::item"))
-    builder.function("<built-in method tolist of Tensor object at 0x7f>", 90, 150)
-    assert causes(builder) == {"device_malloc"}
-
-
-@pytest.mark.parametrize("op", ["aten::unique_dim", "aten::_unique", "aten::_unique2", "aten::unique_consecutive"])
-def test_every_op_of_unique_is_known(op: str) -> None:
-    assert causes(built(copies(TO_HOST, op, "aten::item"))) == {"unique"}
-
-
 @pytest.mark.parametrize(
     "ops",
     [
@@ -362,19 +393,6 @@ def test_every_op_of_unique_is_known(op: str) -> None:
 )
 def test_other_rows_of_ops_make_no_new_tensor(ops: tuple[str, ...]) -> None:
     assert causes(built(in_a_row(*ops))) == {"blocking_copy_htod"}
-
-
-def test_ops_of_other_threads_make_no_new_tensor() -> None:
-    builder = built(in_a_row("aten::empty", "aten::to"))
-    builder.op("aten::lift_fresh", 300, 100, thread=321)
-    assert causes(builder) == {"blocking_copy_htod"}
-
-
-def test_ops_of_other_threads_between_do_not_hide_a_new_tensor() -> None:
-    builder = built(in_a_row("aten::empty", "aten::to", "aten::lift_fresh"))
-    builder.op("aten::mul", 50, 400, thread=321)
-    builder.op("aten::mul", 210, 10, thread=321)
-    assert causes(builder) == {"tensor_from_host"}
 
 
 @pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cudaFuncSetAttribute"])
@@ -392,23 +410,6 @@ def test_ops_of_other_threads_between_do_not_hide_a_new_tensor() -> None:
 )
 def test_what_cupti_says_of_a_call_is_its_cause(call: str, overhead: str, cause: str) -> None:
     assert causes(built(long_launch(overhead, call=call))) == {cause}
-
-
-def test_of_several_overheads_in_a_call_the_longest_is_its_cause() -> None:
-    launch = long_launch("Activity Buffer Request", "Lazy Function Loading", "Command Buffer Full")
-    assert causes(built(launch)) == {"queue_full"}
-
-
-def test_an_overhead_that_outlasts_a_call_is_not_its_cause() -> None:
-    builder = built(long_launch())
-    builder.overhead("Lazy Function Loading", 1650, 51)  # the call ends at 1700
-    assert causes(builder) == set()
-
-
-def test_a_call_that_waits_by_itself_keeps_its_cause() -> None:
-    builder = built(calls("cudaStreamSynchronize", "aten::foo"))
-    builder.overhead("Activity Buffer Request", 130, 20)
-    assert causes(builder) == {"other"}
 
 
 @pytest.mark.parametrize("first", [MAIN, 321])
@@ -479,18 +480,6 @@ def test_waits_in_collectives_are_theirs(op: str, call: str) -> None:
     assert causes(built(calls(call, op))) == {"collective"}
 
 
-def test_an_allocation_in_a_collective_is_an_allocation() -> None:
-    assert causes(built(calls("cudaMalloc", "c10d::allreduce_"))) == {"device_malloc"}
-
-
-def test_a_blocking_copy_of_which_the_trace_has_no_activity_is_other() -> None:
-    assert causes(built(calls("cudaMemcpy"))) == {"other"}
-
-
-def test_a_wait_behind_a_copy_within_the_device_is_the_copys() -> None:
-    assert causes(built(copies("DtoD (Device -> Device)", "aten::copy_"))) == {"other"}
-
-
 @pytest.mark.parametrize(
     "ops",
     [
@@ -549,23 +538,9 @@ def test_an_op_made_of_the_users_own_code_asks_for_what_this_code_does(file: str
     assert causes(builder) == {cause}
 
 
-def test_print_is_print_whatever_ops_it_is_made_of() -> None:
-    builder = built(copies(TO_HOST, "aten::masked_fill", "aten::item", function="torch/_tensor_str.py(708): _str"))
-    assert causes(builder) == {"print"}
-
-
-def test_a_pageable_copy_to_the_host_blocks_however_small() -> None:
-    assert causes(built(staged(TO_HOST, 4))) == {"pageable_copy"}
-
-
 @pytest.mark.parametrize(("op", "expected"), [("Torch-Compiled Region: 0/0", "other"), ("train", "device_synchronize")])
 def test_what_torch_compiled_synchronizes_by_its_own_doing(op: str, expected: str) -> None:
     assert causes(built(calls("cudaDeviceSynchronize", op))) == {expected}
-
-
-def test_a_value_that_compiled_code_reads_is_asked_for() -> None:
-    reads = copies(PINNED_TO_HOST, "Torch-Compiled Region: 0/0", "aten::item", "aten::_local_scalar_dense")
-    assert causes(built(reads)) == {"item"}
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,15 @@ def test_busy_time_is_that_of_work(parts: list[Part], span: int, busy: int, kern
     assert (device.span_ns, device.busy_ns, device.kernel_ns) == (span, busy, kernels)
 
 
+def test_a_gap_that_begins_while_the_host_waits_for_another_gpu_is_a_bubble() -> None:
+    waiting = built(
+        *(kernel(10, 90, launch=0), kernel(12, 188, launch=2, device=1), call("cudaDeviceSynchronize", 20, 185)),
+        kernel(300, 40, launch=290),
+    )
+    first, _ = measured(waiting).devices
+    assert dict(first.idle_by_cause) == {"sync_bubble": 200_000}
+
+
 def test_sub_microsecond_kernels_keep_their_length() -> None:
     builder = TraceBuilder(base_us=4_458_676_416_788.0)
     builder.activity("kernel", "k", 0.066, 0.3, correlation=0, device=0, stream=0)

@@ -141,6 +141,6 @@ def test_a_step_that_is_unlike_the_others_on_one_rank_is_left_out_on_all() -> No
             for rank, (trace, table) in enumerate(zip((first, second), tables, strict=True))
         ]
         assert of_ranks[0] == of_ranks[1] != left_out
-    chosen = Replay(ranks).chosen
+    chosen = Replay(ranks).replayed_steps
     assert chosen[0] == chosen[1]
     assert left_out not in chosen[0]

@@ -9,7 +9,7 @@ from trace_parts import Part, built, copy, kernel
 
 from pinprof.analyses.copies import Overlap, _exposed, _kernels_were_queued, measure_overlap
 from pinprof.intervals import Intervals, length, subtract, union
-from pinprof.measurement.figures import EXPOSED
+from pinprof.measurement.figures import EXPOSED_MS
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import OverlapSums, Profile
 from pinprof.measurement.trust.doubt import Known
@@ -20,14 +20,6 @@ PINNED = "HtoD (Pinned -> Device)"
 
 def overlap_of(builder: TraceBuilder) -> Overlap:
     return measure_overlap(builder.read())
-
-
-def test_a_copy_under_a_kernel_is_overlapped_and_the_rest_exposed() -> None:
-    builder = TraceBuilder()
-    builder.kernel(100, 100, launch=0)
-    builder.copy(PINNED, 150, 100, launch=3, stream=SIDE)
-    (device,) = overlap_of(builder).devices
-    assert (device.copy_ns, device.overlapped_ns, device.exposed_ns) == (100_000, 50_000, 50_000)
 
 
 def profile_of(builder: TraceBuilder) -> Profile:
@@ -50,7 +42,7 @@ def test_a_copy_that_only_the_end_of_the_recording_exposes_counts_neither_in_the
     assert overlap.counts.tolist() == [True, True, False]
     assert (overlap.known_ns, overlap.fraction) == (600_000, 1.0)
     assert profile.overlap == Known(OverlapSums(600_000, 300_000, 600_000, 1.0))
-    assert EXPOSED.of(profile) == Known(0)
+    assert EXPOSED_MS.of(profile) == Known(0)
     assert (profile.parts[0].copy_ns, profile.parts[0].both_ns) == (0, 200_000)  # of three steps, in two
 
 
@@ -58,7 +50,7 @@ def test_a_copy_after_the_last_kernel_counts_where_those_before_it_are_exposed_t
     profile = profile_of(readbacks(700))
     assert overlap_of(readbacks(700)).counts.all()
     assert profile.overlap == Known(OverlapSums(0, 900_000, 900_000, 0.0))
-    assert EXPOSED.of(profile) == Known(300_000)
+    assert EXPOSED_MS.of(profile) == Known(300_000)
 
 
 def test_a_single_copy_after_the_last_kernel_counts() -> None:

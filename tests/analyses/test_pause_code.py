@@ -9,7 +9,7 @@ from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.intervals import union
 from pinprof.trace import read_trace
 from pinprof.trace.frames import is_torch_builtin, package_of
-from pinprof.trace.idle_times import launching_threads, long_pauses
+from pinprof.trace.idle_times import long_pauses
 from pinprof.trace.sources import Sources
 
 STEPS = 3
@@ -159,7 +159,7 @@ def test_a_hook_of_the_backward_pass_is_named_and_the_thread_that_waits_is_not(t
         builder.op("aten::mul", start + 200, 100, thread=AUTOGRAD)
         builder.kernel(start + 220, 50, launch=start + 210, thread=AUTOGRAD)
     trace = builder.read()
-    idle = long_pauses(trace, launching_threads(trace))
+    idle = long_pauses(trace)
     assert (idle.end - idle.start).tolist() == [50_000, 450_000, 110_000] * (STEPS - 1) + [50_000, 450_000]
     (hook, own) = places(code_in_pauses(trace, Sources(str(tmp_path)), idle))
     assert hook == ("clip", "", (), 500)

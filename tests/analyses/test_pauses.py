@@ -1,6 +1,7 @@
 from trace_builder import AUTOGRAD, TraceBuilder
+from trace_parts import long_launch
 
-from pinprof.analyses.launches import Pause
+from pinprof.analyses.launches import Pause, SlowLaunches
 from pinprof.measurement.measure import measure
 
 MS = 1_000_000
@@ -70,3 +71,12 @@ def test_without_ops_and_calls_no_pause_is_known() -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "gemm", 0, 10, correlation=0, device=0, stream=7)
     assert pause_of(builder) is None
+
+
+def test_launches_that_take_long_and_are_no_waits_are_counted_per_step() -> None:
+    builder = TraceBuilder()
+    for start in builder.steps(2, 10_000, length=10_000):
+        long_launch(start + 100, 2000, kernel=start + 2500)(builder)
+        builder.kernel(start + 3500, 10, launch=start + 3000)
+        builder.copy("HtoD (Pageable -> Device)", start + 4100, 3000, launch=start + 4000, call=3200)  # a wait
+    assert measure(builder.read()).slow_launches == SlowLaunches(1, 2 * MS)

@@ -210,6 +210,19 @@ def test_waits_of_other_threads_and_functions_are_other_sites() -> None:
     assert sorted((site.thread, site.total.count) for site in sites) == [("autograd", 1), ("main", 2)]
 
 
+def test_the_site_with_most_idle_time_comes_first() -> None:
+    builder = TraceBuilder()
+    builder.kernel(20, 480, launch=10)
+    item(builder, 100, kernel_end=500, stall_end=510)  # 404 us of waiting, then 28 idle
+    builder.kernel(530, 100, launch=520)
+    builder.call("cudaDeviceSynchronize", 600, 35)
+    builder.kernel(900, 10, launch=890)  # 270 idle
+    assert [(site.cause, site.total.idle_ns // 1000) for site in syncs_of(builder).sites] == [
+        ("device_synchronize", 270),
+        ("item", 28),
+    ]
+
+
 def test_the_parts_of_every_stall_add_up() -> None:
     builder = TraceBuilder()
     builder.kernel(20, 480, launch=10)

@@ -2,6 +2,7 @@
 
 import pytest
 from trace_builder import COMPUTE, SIDE, TraceBuilder
+from trace_parts import Part, built, call, event, kernel, long_launch
 
 from pinprof.analyses.syncs.sites import Site, measure_syncs
 
@@ -100,26 +101,6 @@ def test_a_file_of_the_user_that_is_called_like_torchs_is_theirs() -> None:
     assert verdict(synchronize("accelerate/a.py(3): f", "torch/cuda/a.py(7): wait")) == "hidden"
 
 
-def test_a_full_queue_is_benign() -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    correlation = builder.call("cudaLaunchKernel", 100, 350)
-    builder.activity("kernel", "gemm", 500, 10, correlation=correlation, device=0, stream=COMPUTE)
-    builder.overhead("Command Buffer Full", 101, 340)
-    site = only_site(builder)
-    assert (site.cause, site.verdict) == ("queue_full", "benign")
-
-
-@pytest.mark.parametrize("overhead", ["Lazy Function Loading", "Driver Compiler"])
-def test_loading_of_code_is_benign_for_no_later_step_pays_for_it(overhead: str) -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    builder.call("cudaFuncSetAttribute", 100, 350)
-    builder.overhead(overhead, 101, 340)
-    site = only_site(builder)
-    assert (site.cause, site.verdict) == ("module_load", "benign")
-
-
 def side_wait(call: str, *, queued_until: float, launch: float = 14) -> TraceBuilder:
     """A wait from 100 to 210 µs for a short kernel of a side stream, while the compute stream runs until some time."""
     builder = TraceBuilder()
@@ -144,28 +125,40 @@ def test_a_wait_after_which_the_kernels_are_done_is_not(call: str, queued_until:
     assert verdict(side_wait(call, queued_until=queued_until)) == "explicit"
 
 
-def test_a_wait_is_not_benign_for_kernels_that_another_thread_queued_meanwhile() -> None:
-    builder = side_wait("cudaEventSynchronize", queued_until=150)
-    builder.kernel(150, 400, launch=130, thread=321)
-    assert verdict(builder) == "explicit"
+EVENT_WAIT = call("cudaEventSynchronize", 100, 105)
+BUSY_ELSEWHERE: dict[str, list[Part]] = {
+    "by kernels that another thread queued meanwhile": [
+        *(kernel(15, 188, launch=10, stream=SIDE), kernel(20, 130, launch=14), EVENT_WAIT),
+        *(kernel(150, 400, launch=130, thread=321), kernel(2000, 1000, launch=1990)),
+    ],
+    "on a stream with less work": [  # the compute stream is dry at 200
+        *(kernel(20, 180, launch=10), kernel(20, 300, launch=12, stream=SIDE), EVENT_WAIT),
+        kernel(700, 1000, launch=690),
+    ],
+    "on another GPU": [
+        *(kernel(15, 2000, launch=5, device=1), kernel(20, 180, launch=10), EVENT_WAIT),
+        kernel(700, 10, launch=690),
+    ],
+}
 
 
-def test_a_wait_is_not_benign_while_only_a_stream_with_less_work_is_busy() -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)  # the compute stream: dry at 500
-    builder.kernel(20, 600, launch=12, stream=SIDE)
-    builder.call("cudaEventSynchronize", 100, 405)
-    builder.kernel(700, 1000, launch=690)
-    assert verdict(builder) == "explicit"
+@pytest.mark.parametrize("parts", BUSY_ELSEWHERE.values(), ids=BUSY_ELSEWHERE)
+def test_a_wait_is_not_benign_while_the_gpu_is_busy_otherwise(parts: list[Part]) -> None:
+    assert verdict(built(*parts)) == "explicit"
 
 
-def test_a_wait_is_not_benign_for_the_kernels_of_another_gpu() -> None:
-    builder = TraceBuilder()
-    builder.kernel(15, 2000, launch=5, device=1)
-    builder.kernel(20, 180, launch=10)
-    builder.call("cudaEventSynchronize", 100, 105)
-    builder.kernel(700, 10, launch=690)
-    assert verdict(builder) == "explicit"
+@pytest.mark.parametrize(
+    ("overhead", "cause"),
+    [
+        ("Command Buffer Full", "queue_full"),
+        ("Lazy Function Loading", "module_load"),
+        ("Driver Compiler", "module_load"),
+    ],
+)
+def test_a_launch_that_is_held_up_is_benign_for_no_later_step_pays_for_it(overhead: str, cause: str) -> None:
+    held_up = long_launch(100, 350, kernel=500), event("overhead", overhead, 101, 340)
+    site = only_site(built(kernel(20, 480, launch=10), *held_up))
+    assert (site.cause, site.verdict) == (cause, "benign")
 
 
 def test_waits_of_a_site_are_benign_only_if_all_are() -> None:

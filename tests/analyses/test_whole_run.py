@@ -142,6 +142,10 @@ IN_ONE_STEP: dict[str, tuple[tuple[IrregularWork, ...], dict[str, tuple[int, flo
         {"compile": (1, 390), "graph_capture": (1, 100)},
     ),
     "a collection takes the step": ((noted(GARBAGE, 450),), {"garbage_collection": (1, 490)}),
+    "no more is put down than the step is longer": (
+        (noted(CHECKPOINT, 700), noted(GARBAGE, 300)),
+        {"checkpoint": (1, 490)},
+    ),
     "an epoch takes both": ((noted(EPOCH, 200),), {"epoch_end": (1, 490)}),
     "a quick checkpoint in a long evaluation is not named": (
         (noted(EVALUATION), noted(CHECKPOINT, 1)),

@@ -11,7 +11,7 @@ import pytest
 import torch
 from catalogue import Case, cases
 
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analyses.syncs.sites import measure_syncs
 from pinprof.trace import read_trace
 from pinprof.trace.tables import NONE
@@ -60,7 +60,7 @@ def seen_in(path: Path) -> Mapping[str, Seen]:
     for row in np.flatnonzero(trace.annotations.named(lambda name: name.startswith("case "))).tolist():
         inside = (start >= trace.annotations.start_ns[row]) & (start < trace.annotations.end_ns[row]) & is_wait
         copies = stalls.copy[inside]
-        names = [CAUSES[code] for code in syncs.cause[inside].tolist()]
+        names = [WAIT_CAUSES[code] for code in syncs.cause[inside].tolist()]
         result[trace.annotations.name_of(row).removeprefix("case ")] = Seen(
             frozenset(names),
             frozenset(name for name, is_hidden in zip(names, hidden[inside].tolist(), strict=True) if is_hidden),

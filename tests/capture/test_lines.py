@@ -20,7 +20,7 @@ from pinprof.capture.window.trace_file import store
 from pinprof.program.waits import noticing, taking_warnings
 from pinprof.trace import read_trace
 from pinprof.trace.callers import call_path
-from pinprof.trace.idle_times import launching_threads, python_in_nodes
+from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import LINES_KEY, OpPlace, Place, RecordedLines, SourceLine
 
 
@@ -126,7 +126,7 @@ def test_the_code_that_backward_passes_call_is_learned(tmp_path: Path) -> None:
     places = trace.info.backward
     assert places[0].function == "note"
     assert (places[0].file or "").endswith("test_lines.py")
-    hooks = python_in_nodes(trace, launching_threads(trace))
+    hooks = python_in_nodes(trace)
     assert len(hooks.start) >= 3  # one per step, without Python functions in the trace
     (finding,) = (finding for finding in analyse(trace).findings if finding.rule.id == "PIN603")
     assert finding.evidence.function == "note"

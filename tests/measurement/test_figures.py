@@ -1,19 +1,26 @@
-"""The rows of the registry of figures: what they hold is what every report says, and a new row is enough."""
+"""The rows of the registry of figures: what they hold is what every report says."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import copying_trace
 from fitting import fitting
-from recordings import ROOT, WORKLOADS, analysis_of, each_recording
+from recordings import WORKLOADS, analysis_of, each_recording
+from trace_builder import TraceBuilder
 
 from pinprof.comparison import compare
+from pinprof.details import details_of
 from pinprof.measurement import figures
-from pinprof.measurement.figures import BUBBLE, DRAIN_MS, FIGURES, HIDDEN_STALL, HIDDEN_SYNCS, STALL, SYNCS, WORKED
+from pinprof.measurement.figures import (
+    BUBBLE_MS,
+    DRAIN_MS,
+    FIGURES,
+    HIDDEN_STALL_MS,
+    HIDDEN_SYNCS,
+    STALL_MS,
+    SYNCS,
+    WORKED_MS,
+)
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.json import traces_to_json
@@ -61,12 +68,12 @@ def test_waits_per_step_are_those_of_the_sites_together(path: Path) -> None:
     waits = [site.in_steps for site in sites if site.is_wait]
     expected = {
         HIDDEN_SYNCS: sum(cost.count for cost in hidden),
-        HIDDEN_STALL: sum(cost.stall_ns for cost in hidden),
+        HIDDEN_STALL_MS: sum(cost.stall_ns for cost in hidden),
         SYNCS: sum(cost.count for cost in waits),
-        STALL: sum(cost.stall_ns for cost in waits),
+        STALL_MS: sum(cost.stall_ns for cost in waits),
         DRAIN_MS: sum(cost.drain_ns for cost in waits),
-        WORKED: sum(cost.worked_ns for cost in waits),
-        BUBBLE: sum(cost.idle_ns for cost in waits),
+        WORKED_MS: sum(cost.worked_ns for cost in waits),
+        BUBBLE_MS: sum(cost.idle_ns for cost in waits),
     }
     for figure, total in expected.items():
         assert given(figure.of(profile)) in {None, total / profile.steps.divisor}
@@ -82,51 +89,15 @@ def test_the_values_of_the_steps_add_up_to_the_figure(path: Path) -> None:
             assert values.mean() == pytest.approx(value)
 
 
-# A row is enough
-
-MADE_UP = """
-import sys
-from pinprof.measurement import figures
-from pinprof.measurement.step_values import sum_in_steps
-
-
-def kernels(details):
-    gpu = details.trace.gpu
-    return sum_in_steps(details.trace, details.trace.links.activity_step, gpu.category == 0)
-
-
-figures.FIGURES += (figures.TraceFigure("kernels", "kernels", "count", ("per_step", "busy"), kernels, label="kernels"),)
-
-from pinprof.check import limits
-
-limits.QUANTITIES["max_kernels"] = limits.Quantity(
-    "max_kernels", "kernels", limits.COUNT, "Kernels per step.", "kernels per step", "findings", ("kernel",)
-)
-"""
-"""A program with one more row of figures, and one of limits."""
-COMMAND_LINE = "from pinprof.cli import main; main(sys.argv[1:])"
-SCALARS = "import pinprof; print(pinprof.load(sys.argv[1]).scalars())"
-
-
-def with_a_made_up_figure(*words: object, then: str = COMMAND_LINE) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", MADE_UP + then, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-
-
-@pytest.mark.slow
-def test_a_new_row_is_in_json_schema_comparison_check_and_scalars(tmp_path: Path) -> None:
-    trace = copying_trace(tmp_path)
-    report = json.loads(with_a_made_up_figure("report", trace, "--json").stdout)
-    assert report["traces"][0]["per_step"]["kernels"] == 1
-    (tmp_path / "before.json").write_text(json.dumps(report))
-    schema = json.loads(with_a_made_up_figure("schema", "report").stdout)
-    assert "kernels" in schema["$defs"]["per_step"]["required"]
-    compared = json.loads(with_a_made_up_figure("compare", trace, trace, "--json").stdout)
-    assert compared["figures"][-1]["name"] == "kernels"
-    assert "kernels" in with_a_made_up_figure("compare", trace, trace, "--full").stdout
-    kept, broken = (with_a_made_up_figure("check", trace, "--max-kernels", limit) for limit in (1, 0.5))
-    assert (kept.returncode, broken.returncode) == (0, 1)
-    assert "1 kernels per step, at most 0.5 allowed" in broken.stdout
-    against = with_a_made_up_figure("check", trace, "--baseline", tmp_path / "before.json")
-    assert "1 kernels per step, 1 in the baseline" in against.stdout
-    assert "'pinprof/per_step/kernels': 1.0" in with_a_made_up_figure(trace, then=SCALARS).stdout
+def test_steps_that_are_not_complete_have_no_value() -> None:
+    builder = TraceBuilder()
+    for start in (0, 1000, 2000, 12_000, 13_000, 14_000):  # the third lasts ten times as long
+        builder.step(start, start, 990 if start != 2000 else 9_990)
+        builder.kernel(start + 20, 500, launch=start + 10)
+        builder.op("aten::item", start + 30, 500)
+        builder.call("cudaStreamSynchronize", start + 40, 485)
+    details = details_of(builder.read())
+    values = HIDDEN_SYNCS.in_steps and HIDDEN_SYNCS.in_steps(details)
+    assert values is not None
+    assert values.tolist() == [1] * 5
+    assert details.steps.count == 5

@@ -5,7 +5,14 @@ from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.prediction import Scenario, predict
-from pinprof.prediction.graphs import FUSED, LAUNCH_NS, SMALL_NS, calls_to_fuse, capture_of, fused_ns
+from pinprof.prediction.graphs import (
+    EMPTY_KERNEL_NS,
+    FUSED_TRAFFIC,
+    GRAPH_LAUNCH_NS,
+    calls_to_fuse,
+    capture_of,
+    fused_ns,
+)
 from pinprof.trace import Trace
 from pinprof.trace.phases import optimizer_steps, phase_of_calls
 
@@ -47,7 +54,7 @@ def test_what_runs_between_two_optimizers_stays() -> None:
     for between in (2, 14):
         trace = two_optimizers(between)
         assert len(calls_to_fuse(trace, details_of(trace).syncs)) == 16 * STEPS
-        assert saved_us(trace) == pytest.approx(2 * (7 * 30 - LAUNCH_NS / US), abs=12)
+        assert saved_us(trace) == pytest.approx(2 * (7 * 30 - GRAPH_LAUNCH_NS / US), abs=12)
 
 
 def test_gradients_that_are_set_to_zero_are_not_in_a_fused_optimizer() -> None:
@@ -59,7 +66,7 @@ def test_gradients_that_are_set_to_zero_are_not_in_a_fused_optimizer() -> None:
         builder.op("aten::mul", start + 910, 75)
     trace = builder.read()
     assert len(calls_to_fuse(trace, details_of(trace).syncs)) == 10 * STEPS
-    assert saved_us(trace) == pytest.approx(9 * 30 - LAUNCH_NS / US, abs=12)
+    assert saved_us(trace) == pytest.approx(9 * 30 - GRAPH_LAUNCH_NS / US, abs=12)
 
 
 def test_forward_and_backward_that_a_closure_runs_are_not_the_optimizers() -> None:
@@ -77,7 +84,7 @@ def test_forward_and_backward_that_a_closure_runs_are_not_the_optimizers() -> No
     trace = builder.read()
     assert optimizer_steps(trace).start.tolist()[0] - trace.steps.start_ns[0] == (310 + 4 * 30 + 20 + 2) * US
     assert [int((phase_of_calls(trace) == phase).sum()) // STEPS for phase in range(4)] == [10, 5, 15, 0]
-    assert saved_us(trace) == pytest.approx(14 * 30 - LAUNCH_NS / US, abs=12)
+    assert saved_us(trace) == pytest.approx(14 * 30 - GRAPH_LAUNCH_NS / US, abs=12)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +103,8 @@ def test_a_fused_adam_reads_and_writes_the_memory_once(name: str, share: float |
     assert list(left.values()) == ([pytest.approx(36 * share * US)] * 20 * STEPS if share else [])
     after_us = 20 * 36 * share if share else 20 * 37
     assert STEP_US - saved_us(trace, host_speed=100.0) == pytest.approx(after_us, abs=25)
-    assert FUSED.get("Adam") == 7 / 18
-    assert SMALL_NS == US
+    assert FUSED_TRAFFIC.get("Adam") == 7 / 18
+    assert EMPTY_KERNEL_NS == US
 
 
 def test_a_fused_optimizer_is_not_fused_again() -> None:

@@ -8,7 +8,16 @@ from trace_builder import TraceBuilder
 from pinprof.details import details_of
 from pinprof.errors import TraceError
 from pinprof.prediction import Scenario, predict
-from pinprof.prediction.graphs import GAP_NS, HANDED_ON_NS, KERNEL_NS, LATENCY_NS, LAUNCH_NS, capture_of, handed_on
+from pinprof.prediction.graphs import (
+    GRAPH_GAP_NS,
+    GRAPH_LATENCY_NS,
+    GRAPH_LAUNCH_NS,
+    HANDED_ON_NS,
+    SMALL_KERNEL_NS,
+    capturable_ns,
+    capture_of,
+    handed_on,
+)
 from pinprof.trace import Trace
 from pinprof.trace.phases import NODE, TO_WEIGHT
 from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
@@ -76,9 +85,9 @@ def predicted_us(trace: Trace, step_us: float, **options: object) -> float:
 def test_one_launch_makes_all_kernels() -> None:
     """What is left: the host until the first launch and after the last, the launch, or the kernels with their gaps."""
     trace = recorded()
-    chain = LATENCY_NS / US + COUNT * KERNEL_US + (COUNT - 1) * GAP_NS / US  # 99 us
+    chain = GRAPH_LATENCY_NS / US + COUNT * KERNEL_US + (COUNT - 1) * GRAPH_GAP_NS / US  # 99 us
     after = predicted_us(trace, 1000, cuda_graph="step")
-    host = 30 + 100 + LAUNCH_NS / US  # until the first launch, from the last one to the end, and the graph's
+    host = 30 + 100 + GRAPH_LAUNCH_NS / US  # until the first launch, from the last one to the end, and the graph's
     assert after == pytest.approx(max(chain, host), abs=15)
 
 
@@ -104,12 +113,12 @@ def test_a_hook_of_the_backward_pass_is_in_no_graph() -> None:
 def test_python_of_an_optimizer_is_in_the_graph_of_the_step() -> None:
     """It runs when the graph is captured; a fused optimizer runs it in each step."""
     trace = recorded(pause_us=600, optimizer=True)
-    chain = LATENCY_NS / US + COUNT * KERNEL_US + (COUNT - 1) * GAP_NS / US
-    host = 30 + 100 + LAUNCH_NS / US
+    chain = GRAPH_LATENCY_NS / US + COUNT * KERNEL_US + (COUNT - 1) * GRAPH_GAP_NS / US
+    host = 30 + 100 + GRAPH_LAUNCH_NS / US
     assert predicted_us(trace, 1600, cuda_graph="step") == pytest.approx(max(chain, host), abs=20)
     fused = predicted_us(trace, 1600, fused_optimizer=True)
     launches = 15 * EVERY_US  # of forward; those of the optimizer are one
-    assert fused == pytest.approx(10 + launches + 600 + LAUNCH_NS / US + 100, abs=60)
+    assert fused == pytest.approx(10 + launches + 600 + GRAPH_LAUNCH_NS / US + 100, abs=60)
 
 
 def test_python_of_the_program_in_an_optimizers_step_is_in_no_graph() -> None:
@@ -138,13 +147,21 @@ def with_adam(*, count: int = 40, more: str = "aten::add") -> Trace:
 def test_adam_in_a_graph_divides_each_parameter_by_itself(count: int) -> None:
     """For each of two divisions one small kernel per parameter, ten small ones, and once more the recorded 8 us."""
     after = predicted_us(with_adam(count=count), 1000, cuda_graph="step", host_speed=100.0)
-    small = (2 * count + 10) * KERNEL_NS / US
-    assert after == pytest.approx(LATENCY_NS / US + 8 + GAP_NS / US + 2 * 8 + small, abs=12)
+    small = (2 * count + 10) * SMALL_KERNEL_NS / US
+    assert after == pytest.approx(GRAPH_LATENCY_NS / US + 8 + GRAPH_GAP_NS / US + 2 * 8 + small, abs=12)
+
+
+def test_what_adam_adds_in_a_graph_is_added_once_for_several_divisions() -> None:
+    one, two = (
+        capturable_ns(trace, range(len(trace.calls))) for trace in (with_adam(), with_adam(more="aten::_foreach_div_"))
+    )
+    assert len(two) == 2 * len(one) == 12
+    assert sum(two.values()) - sum(one.values()) == pytest.approx(6 * 8 * US)  # the recorded 8 us of the second
 
 
 @pytest.mark.slow
 def test_adam_that_is_capturable_or_becomes_a_fused_one_adds_nothing() -> None:
-    plain = LATENCY_NS / US + 2 * 8 + GAP_NS / US
+    plain = GRAPH_LATENCY_NS / US + 2 * 8 + GRAPH_GAP_NS / US
     trace = with_adam(more="aten::_foreach_pow")
     assert predicted_us(trace, 1000, cuda_graph="step", host_speed=100.0) == pytest.approx(plain, abs=12)
     trace = with_adam()

@@ -14,7 +14,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.prediction import Edits, Scenario, predict_edits, predict_scenario
-from pinprof.prediction.edits import NO_EDITS
+from pinprof.prediction.edits import NO_EDITS, edited
 from pinprof.prediction.options import changes_of
 from pinprof.prediction.predict import paces_after
 from pinprof.prediction.verification import verify
@@ -133,21 +133,22 @@ def test_what_runs_faster_makes_no_step_longer(
         assert all(less <= more + NOISE for less, more in pairwise(savings))
 
 
-def test_a_replay_that_is_slower_than_the_step_is_so_all_over_and_the_rest_of_one_that_is_faster_stays(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("step_ms", "before_ms", "after_ms", "expected_ms"),
+    [
+        pytest.param(1.0, (2.0, 0.1), (1.0, 0.1), 0.5, id="a replay that is slower than the step is so all over"),
+        pytest.param(3.0, (2.0, 0.1), (1.0, 0.1), 2.0, id="what a replay does not explain stays"),
+        pytest.param(1.0, (2.0, 0.9), (0.9, 0.9), 0.9, id="no step is shorter than the work of the GPU"),
+        pytest.param(1.0, (2.0, 0.9), (1.5, 1.4), 1.0, id="unless it was before"),
+    ],
+)
+def test_the_step_after_is_the_step_less_the_difference_of_two_replays(
+    tmp_path: Path, step_ms: float, before_ms: tuple[float, float], after_ms: tuple[float, float], expected_ms: float
 ) -> None:
     replay = program(Parts(kernel=100, item=True, work=500, copy=10, pageable=False, side=False), tmp_path)
-    before, half = Pace(2.0 * MS, 0.1 * MS), Pace(1.0 * MS, 0.1 * MS)
-    slower, faster = (Setting(UNCHANGED, step, before) for step in (1.0 * MS, 3.0 * MS))
-    assert replay.pace_after(slower, half, batch_ns=0.0).step_ns == 0.5 * MS
-    assert replay.pace_after(faster, half, batch_ns=0.0).step_ns == 2.0 * MS
-
-
-def test_no_step_becomes_shorter_than_the_work_of_the_gpu_unless_it_is(tmp_path: Path) -> None:
-    replay = program(Parts(kernel=100, item=True, work=500, copy=10, pageable=False, side=False), tmp_path)
-    slower = Setting(UNCHANGED, 1.0 * MS, Pace(2.0 * MS, 0.9 * MS))
-    assert replay.pace_after(slower, Pace(0.9 * MS, 0.9 * MS), batch_ns=0.0).step_ns == 0.9 * MS
-    assert replay.pace_after(slower, Pace(1.5 * MS, 1.4 * MS), batch_ns=0.0).step_ns == 1.0 * MS
+    before, after = (Pace(step * MS, busy * MS) for step, busy in (before_ms, after_ms))
+    setting = Setting(UNCHANGED, step_ms * MS, before)
+    assert replay.pace_after(setting, after, batch_ns=0.0).step_ns == expected_ms * MS
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_a_change_that_finds_nothing_in_the_trace_predicts_nothing(changes: dict
 def test_edits_of_other_steps_than_those_replayed_change_nothing(tmp_path: Path) -> None:
     replay = program(Parts(kernel=333, item=True, work=77, copy=13, pageable=True, side=False), tmp_path)
     programs = [replace(replay.programs[0], calls=replay.programs[0].calls)]
-    edits = Edits(removed_times=frozenset({(99, 0, 10**9)}), removed_works=frozenset({10**6}))
+    edits = Edits(removed_times=frozenset({(99, 0, 10**9)}))
     assert saved(replay, edits) == 0
     assert (replay.run(programs).step_ns == replay.run(replay.programs).step_ns).all()
 
@@ -187,3 +188,20 @@ def test_a_trace_verified_against_itself_shows_no_change(name: str) -> None:
     result = verify(analysis.details, analysis.profile, analysis.details, analysis.profile)
     assert result.changes == ()
     assert result.predicted_saving_ns == result.measured_saving_ns == result.error == 0
+
+
+@pytest.mark.parametrize("launches", [False, True])
+def test_an_op_that_is_removed_takes_its_time_and_its_calls_with_it(*, launches: bool) -> None:
+    """From the launch at 10 to the one at 700 us, 500 are in the op; what is before a call in the op stays."""
+    builder = TraceBuilder()
+    for start in builder.steps(3):
+        builder.kernel(start + 20, 50, launch=start + 10)
+        builder.op("aten::sort", start + 100, 500)
+        if launches:
+            builder.kernel(start + 310, 50, launch=start + 300)
+        builder.kernel(start + 720, 50, launch=start + 700)
+    details = details_of(builder.read())
+    (program,) = Replay([details]).programs
+    after = edited(program, details, Edits(removed_ops=frozenset(range(len(details.trace.ops)))))
+    assert [call.gap_ns for call in after.calls[1::2]] == pytest.approx([190 * US] * (len(after.calls) // 2))
+    assert len(program.calls) == len(after.calls) * (3 if launches else 2) // 2

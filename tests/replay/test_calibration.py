@@ -7,8 +7,8 @@ from msgspec import structs
 from pinprof.replay.calibration import (
     HOST_SHARE,
     LEAST_LAUNCHES,
+    MAX_COST_NS,
     MOST_LAUNCHES,
-    MOST_NS,
     USUAL_NS,
     Way,
     expected,
@@ -29,43 +29,42 @@ def cost_of(program: Program, way: Way = "plain") -> float:
     return expected([program], way).cost.per_event_ns
 
 
+EVEN = program_of(8_000, 8_000, launch_ns=4_000)
+
+
+@pytest.mark.parametrize(
+    ("program", "cost_ns"),
+    [
+        pytest.param(EVEN, HOST_SHARE["plain"] * 4_000, id="a share of the host's time per op"),
+        pytest.param(
+            program_of(24_000, 24_000, launch_ns=12_000), HOST_SHARE["plain"] * 12_000, id="more on a slow host"
+        ),
+        pytest.param(
+            replace(EVEN, launch_spread=1.5),
+            1.5 * HOST_SHARE["plain"] * 4_000,
+            id="more next to other work of the host",
+        ),
+        pytest.param(
+            program_of(*[8_000.0] * 99, 5_000_000, launch_ns=4_000),
+            HOST_SHARE["plain"] * 4_000,
+            id="nothing of rare long work",
+        ),
+        pytest.param(program_of(100_000, 100_000, launch_ns=4_000), MOST_LAUNCHES * 4_000, id="at most some launches"),
+        pytest.param(program_of(500, 500, launch_ns=4_000), LEAST_LAUNCHES * 4_000, id="at least a part of a launch"),
+        pytest.param(program_of(1e6, launch_ns=1e6), MAX_COST_NS, id="at most the largest"),
+        pytest.param(program_of(6_000, launch_ns=0.0), USUAL_NS, id="the usual one without launches"),
+        pytest.param(
+            program_of(6_000, launch_ns=4_000, events=0.0), LEAST_LAUNCHES * 4_000, id="a part of a launch without ops"
+        ),
+    ],
+)
+def test_the_cost_of_a_profiler_is(program: Program, cost_ns: float) -> None:
+    assert cost_of(program) == pytest.approx(cost_ns)
+
+
 @pytest.mark.parametrize("way", HOST_SHARE)
-def test_a_profiler_costs_a_share_of_the_host_time_per_op(way: Way) -> None:
-    assert cost_of(program_of(8_000, 8_000, launch_ns=4_000), way) == pytest.approx(HOST_SHARE[way] * 4_000)
-
-
-def test_a_slow_host_slows_the_profiler_too() -> None:
-    quick, slow = program_of(8_000, 8_000, launch_ns=4_000), program_of(24_000, 24_000, launch_ns=12_000)
-    assert cost_of(slow) == pytest.approx(3 * cost_of(quick))
-
-
-def test_a_host_that_launches_unevenly_did_other_work_while_it_recorded() -> None:
-    even = program_of(8_000, 8_000, launch_ns=4_000)
-    assert cost_of(replace(even, launch_spread=1.5)) == pytest.approx(1.5 * cost_of(even))
-
-
-def test_rare_long_work_of_the_program_is_not_the_profilers() -> None:
-    gaps = [8_000.0] * 99
-    assert cost_of(program_of(*gaps, 5_000_000, launch_ns=4_000)) == pytest.approx(HOST_SHARE["plain"] * 4_000)
-
-
-def test_a_cost_is_kept_near_to_what_the_launches_tell() -> None:
-    assert cost_of(program_of(100_000, 100_000, launch_ns=4_000)) == pytest.approx(MOST_LAUNCHES * 4_000)
-    assert cost_of(program_of(500, 500, launch_ns=4_000)) == pytest.approx(LEAST_LAUNCHES * 4_000)
-    assert cost_of(program_of(1e6, launch_ns=1e6)) == MOST_NS
-
-
-def test_without_launches_the_cost_is_the_usual_one() -> None:
-    assert cost_of(program_of(6_000, launch_ns=0.0)) == USUAL_NS
-
-
-def test_a_program_of_which_no_op_is_recorded_has_a_cost_nevertheless() -> None:
-    assert cost_of(program_of(6_000, launch_ns=4_000, events=0.0)) == pytest.approx(LEAST_LAUNCHES * 4_000)
-
-
-def test_the_range_lies_around_what_is_expected() -> None:
-    expectation = expected([program_of(6_000, launch_ns=4_000)], "plain")
-    assert expectation.low.per_event_ns < expectation.cost.per_event_ns < expectation.high.per_event_ns
+def test_the_share_is_that_of_the_recording_mode(way: Way) -> None:
+    assert cost_of(EVEN, way) == pytest.approx(HOST_SHARE[way] * 4_000)
 
 
 def test_runs_on_a_slow_host_differ_by_more() -> None:

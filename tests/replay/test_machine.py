@@ -12,7 +12,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs.stalls import measure_stalls
-from pinprof.replay.building import LOADING, build_program
+from pinprof.replay.building import LOADING_COST_FACTOR, build_program
 from pinprof.replay.machine import Engine, Job, ProfilerCost, ReplayRun, pace
 from pinprof.replay.program import ISSUE, STAGED, Program
 from pinprof.trace import Trace
@@ -207,7 +207,7 @@ def test_short_ops_of_a_loader_in_the_process_count_by_their_share_of_the_time()
     own = call.events
     assert own == pytest.approx(11, abs=1)  # with the launch before
     per_op = (call.gap_ns - call.input_ns) / own
-    assert call.input_events == pytest.approx(LOADING * 100 * (200_000 / 100) / per_op, rel=0.15)
+    assert call.input_events == pytest.approx(LOADING_COST_FACTOR * 100 * (200_000 / 100) / per_op, rel=0.15)
 
 
 def test_the_profilers_cost_comes_out_of_the_hosts_time_only() -> None:

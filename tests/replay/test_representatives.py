@@ -13,7 +13,13 @@ from pinprof.details import details_of
 from pinprof.replay import Replay
 from pinprof.replay.machine import ProfilerCost, pace
 from pinprof.replay.program import ISSUE, STREAM_WAIT, Call, GpuWork, Program
-from pinprof.replay.representatives import BALANCE, FEW, SAMPLE_SIZES, balanced, representatives
+from pinprof.replay.representatives import (
+    BALANCED_SHARE_OF_STEP,
+    MAX_STEPS_ALL_REPLAYED,
+    SAMPLE_SIZES,
+    balanced,
+    representatives,
+)
 from pinprof.trace import read_trace
 from scripts.bench_reader import main as bench_reader
 
@@ -44,7 +50,7 @@ def paces(whole: Program, count: int) -> tuple[float, float]:
 @settings(max_examples=30, deadline=None)
 def test_a_few_of_equal_steps_have_exactly_the_pace_of_all(count: int, length_ns: int) -> None:
     whole = program([length_ns] * count)
-    assert len(chosen(whole, count)) == (SAMPLE_SIZES[0] if count > FEW else count)
+    assert len(chosen(whole, count)) == (SAMPLE_SIZES[0] if count > MAX_STEPS_ALL_REPLAYED else count)
     of_all, of_few = paces(whole, count)
     assert of_few == pytest.approx(of_all, rel=1e-12)
 
@@ -72,11 +78,13 @@ def test_steps_are_balanced_in_each_phase() -> None:
     ]
     places = representatives([Program(tuple(calls))], [range(40)], [np.arange(80) % 2])
     assert len(places) < 40
-    assert longer[places].mean() == pytest.approx(longer.mean(), abs=BALANCE * 210_000)
+    assert longer[places].mean() == pytest.approx(longer.mean(), abs=BALANCED_SHARE_OF_STEP * 210_000)
 
 
 def test_few_steps_are_all_replayed() -> None:
-    assert chosen(program([100_000] * FEW), FEW) == list(range(FEW))
+    assert chosen(program([100_000] * MAX_STEPS_ALL_REPLAYED), MAX_STEPS_ALL_REPLAYED) == list(
+        range(MAX_STEPS_ALL_REPLAYED)
+    )
 
 
 def test_the_same_steps_stand_for_the_others_on_all_ranks() -> None:
@@ -111,7 +119,7 @@ def test_a_repeated_recording_has_the_step_that_it_had(tmp_path: Path) -> None:
     few = Replay([details])
     assert few.steps <= SAMPLE_SIZES[-1]
     whole = Replay([details])
-    vars(whole)["chosen"] = whole.recorded.steps
+    vars(whole)["replayed_steps"] = whole.recorded.steps
     assert whole.steps >= 2 * few.steps
     assert few.step.step_ns == pytest.approx(whole.step.step_ns, rel=0.002)
     assert few.before.step_ns == pytest.approx(whole.before.step_ns, rel=0.002)

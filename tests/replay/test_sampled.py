@@ -7,9 +7,9 @@ from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
 from pinprof.prediction import Scenario, predict
-from pinprof.prediction.graphs import LAUNCH_NS
+from pinprof.prediction.graphs import GRAPH_LAUNCH_NS
 from pinprof.replay import Replay
-from pinprof.replay.calibration import FEWEST, runs_in_optimizers, sampled_ns
+from pinprof.replay.calibration import FEWEST_OPTIMIZER_SAMPLES, runs_in_optimizers, sampled_ns
 from pinprof.trace import Trace
 from pinprof.trace.phases import OPTIMIZER, phase_of_calls
 from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
@@ -69,8 +69,8 @@ def test_few_samples_tell_nothing() -> None:
     stack = f"{ADAM}torch/optim/adam.py:520:f"
     assert sampled_ns(None) is None
     assert sampled_ns(HostProfile(10.0, 0, 0, 0.0)) is None
-    assert sampled_ns(host_profile((FEWEST - 1, stack), (50, NETWORK))) is None
-    assert sampled_ns(host_profile((FEWEST, stack), (50, NETWORK))) is not None
+    assert sampled_ns(host_profile((FEWEST_OPTIMIZER_SAMPLES - 1, stack), (50, NETWORK))) is None
+    assert sampled_ns(host_profile((FEWEST_OPTIMIZER_SAMPLES, stack), (50, NETWORK))) is not None
 
 
 def recorded(in_optimizer: int | None) -> Trace:
@@ -107,7 +107,7 @@ def test_a_fused_optimizer_saves_what_the_samples_found_in_it() -> None:
         trace = recorded(in_optimizer)
         predicted = predict(trace, Scenario(fused_optimizer=True))
         saved_us = (predicted.baseline_ns - predicted.predicted_ns) / 1000
-        assert saved_us == pytest.approx(in_optimizer * 7 * 14 / 15 - LAUNCH_NS / 1000, abs=25)
+        assert saved_us == pytest.approx(in_optimizer * 7 * 14 / 15 - GRAPH_LAUNCH_NS / 1000, abs=25)
 
 
 def test_without_samples_an_op_costs_the_same_everywhere() -> None:

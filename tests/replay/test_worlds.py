@@ -15,8 +15,8 @@ from trace_builder import TraceBuilder
 from pinprof.analysis import Analysis
 from pinprof.prediction.edits import NO_EDITS
 from pinprof.prediction.predict import paces_after
-from pinprof.replay.settings import PLACES, across
-from pinprof.replay.worlds import COUNT, WORLDS, middle, range_of
+from pinprof.replay.settings import SETTING_PLACES, across
+from pinprof.replay.worlds import WORLD_COUNT, WORLDS, middle, range_of
 from pinprof.rules.savings import saving_of
 from pinprof.verdict.rerun import Rerun
 
@@ -63,22 +63,22 @@ def analysis_of(program: tuple[list[int], int, list[bool]]) -> Analysis:
 
 def test_the_expected_world_is_the_median_of_every_choice() -> None:
     for choices in WORLDS:
-        assert len(choices) == COUNT
+        assert len(choices) == WORLD_COUNT
         assert middle(choices) == pytest.approx(np.median(choices)) == pytest.approx(0.0, abs=1e-9)
         assert np.quantile(choices, 0.9) == pytest.approx(1.0)
 
 
-@given(st.lists(st.floats(0, 1e9), min_size=COUNT, max_size=COUNT))
+@given(st.lists(st.floats(0, 1e9), min_size=WORLD_COUNT, max_size=WORLD_COUNT))
 def test_a_range_holds_the_expected_world(values: list[float]) -> None:
     in_worlds = np.array(values)
     low, high = range_of(in_worlds)
     assert low <= middle(in_worlds) <= high
 
 
-@given(st.lists(st.floats(0, 1e9), min_size=len(PLACES) + 1, max_size=len(PLACES) + 1))
+@given(st.lists(st.floats(0, 1e9), min_size=len(SETTING_PLACES) + 1, max_size=len(SETTING_PLACES) + 1))
 def test_worlds_lie_between_the_settings(values: list[float]) -> None:
     assert across(values[:1]) == pytest.approx(values[0])
-    among = across(values[: len(PLACES)])
+    among = across(values[: len(SETTING_PLACES)])
     assert middle(among) == pytest.approx(values[1])
     assert among.min() >= min(values[:-1]) * (1 - LEAST)
     assert among.max() <= max(values[:-1]) * (1 + LEAST)

@@ -11,7 +11,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 from trace_parts import Scene, all_of, call, copy, event, function, kernel, on_thread, op, overhead, scene_of
 
 from pinprof.analyses.copies import REASONS
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.bench.advice import pinning as pinning_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
@@ -698,7 +698,7 @@ def test_every_rule_has_a_trace_that_fires_it() -> None:
 
 
 def test_every_cause_of_a_wait_belongs_to_one_rule() -> None:
-    assert set(CAUSES) - set(RULE_OF_CAUSE) == {"queue_full", "profiler"}
+    assert set(WAIT_CAUSES) - set(RULE_OF_CAUSE) == {"queue_full", "profiler"}
     assert sum(len(rule.causes) for rule in RULES) == len(RULE_OF_CAUSE)
 
 

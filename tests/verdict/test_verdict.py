@@ -9,7 +9,7 @@ from trace_parts import Scene, call, copy, kernel, op, scene_of
 
 from pinprof.analyses.idle import IDLE
 from pinprof.analysis import Analysis, analyse
-from pinprof.measurement.profile import OUTSIDE, busiest
+from pinprof.measurement.profile import OUTSIDE_WORK, busiest
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import trace_to_text
@@ -229,7 +229,7 @@ def test_each_limit_has_its_row() -> None:
 
 
 def test_each_cause_of_idle_time_is_explained_by_a_limit() -> None:
-    assert {cause for limit in LIMITS.values() for cause in limit.idle} == {*IDLE, OUTSIDE}
+    assert {cause for limit in LIMITS.values() for cause in limit.idle} == {*IDLE, OUTSIDE_WORK}
 
 
 def test_idle_time_is_divided_among_what_costs_it() -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.by_name.kernel_kinds import KindTime, kind_of_kernels, times_of_kinds
-from pinprof.analyses.by_name.names import LONGEST_NAME, NamedRows, Origin, Origins, by_name
+from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, NamedRows, Origin, Origins, by_name
 from pinprof.intervals import length
 from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
@@ -80,7 +80,7 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
     lanes, ops, origins = _lanes(trace, names, rows), *_launchers(trace, names, rows, sources)
     kernels = (
         KernelTime(
-            shortened(gpu.names[names.codes[index]], LONGEST_NAME),
+            shortened(gpu.names[names.codes[index]], LONGEST_KEPT_NAME_CHARS),
             int(names.count[index]),
             int(names.time_ns[index]),
             KERNEL_KINDS[kind_of_name[index]].name,
@@ -113,7 +113,10 @@ def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -
         return np.concatenate((np.full(len(calls) - len(launching), NONE, np.int32), of_call))[which]
 
     op, _ = names.leading(of_rows(follow(trace.ops.name, outermost_op(trace, launching))), time)
-    called = [shortened(trace.ops.names[op[kept]], LONGEST_NAME) if op[kept] != NONE else None for kept in names.kept]
+    called = [
+        shortened(trace.ops.names[op[kept]], LONGEST_KEPT_NAME_CHARS) if op[kept] != NONE else None
+        for kept in names.kept
+    ]
     return called, Origins(trace, of_rows(calling_function(trace, launching)), sources).of(names, time)
 
 
@@ -133,7 +136,7 @@ def _lanes(trace: Trace, names: NamedRows, rows: Int64s) -> list[tuple[GpuStream
     return [tuple(lanes[lane] for lane in on_stream.tolist()) for on_stream in islice(of_name, len(names.kept))]
 
 
-SAME = 0.8
+SAME_KERNELS_SHARE = 0.8
 """Two traces are of one program if at least this share of their kernels is equal: a fix may remove some kernels."""
 
 

@@ -10,9 +10,9 @@ from pinprof.trace.links import follow
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Int32s, Int64s, Table, Trace
 
-MOST_NAMES = 200
+MAX_KEPT_NAMES = 200
 """Names that are kept, the costliest: a profile stays small."""
-LONGEST_NAME = 500
+LONGEST_KEPT_NAME_CHARS = 500
 """Characters of a name that are kept: the name of a kernel can have thousands."""
 
 
@@ -28,7 +28,7 @@ class NamedRows:
     """Per name: its number of rows."""
     time_ns: Int64s
     """Per name: its time."""
-    most: int = MOST_NAMES
+    most: int = MAX_KEPT_NAMES
     """How many names are kept."""
 
     @property

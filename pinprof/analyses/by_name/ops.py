@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyses.by_name.names import LONGEST_NAME, Origin, Origins, by_name
+from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, Origin, Origins, by_name
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import enclosing, follow, step_at
 from pinprof.trace.sources import Sources
@@ -68,7 +68,7 @@ def measure_ops(
     )
     kept = (
         OpTime(
-            shortened(trace.ops.names[names.codes[number]], LONGEST_NAME),
+            shortened(trace.ops.names[names.codes[number]], LONGEST_KEPT_NAME_CHARS),
             int(names.count[number]),
             int(names.time_ns[number]),
             stall_ns[number],

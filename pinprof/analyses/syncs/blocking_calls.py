@@ -33,10 +33,10 @@ from pinprof.trace.tables import (
 )
 from pinprof.trace.vendors import WAITING_COPY
 
-SKEW_NS = 2_000
+CLOCK_SKEW_NS = 2_000
 """GPU and host clocks agree to about a microsecond; a wait may seem to end this much before the awaited work."""
 
-NOTHING = np.iinfo(np.int64).min
+NO_END_NS = np.iinfo(np.int64).min
 """In place of a time where there was no work."""
 
 
@@ -103,7 +103,7 @@ def _prior_end(
         queued = Queued(gpu.stream[recorded], trace.launched_ns[recorded], gpu.end_ns[recorded])
         ended = Queued(gpu.stream[others], gpu.end_ns[others], gpu.end_ns[others])
         named, unnamed = waits[stream[waits] != NONE], waits[stream[waits] == NONE]
-        over = end + SKEW_NS
+        over = end + CLOCK_SKEW_NS
         before = np.where(kind[unnamed] == DEVICE, np.iinfo(np.int64).max, over[unnamed])
         for waiting, awaited in (
             (named, queued.last_on(stream[named], issued[named])),
@@ -138,7 +138,7 @@ class Queued:
         index = np.searchsorted(self._keys, begin + np.searchsorted(self._launches, issued_ns)) - 1
         is_known = is_on_stream & (index >= 0)
         is_known[is_known] = self._keys[index[is_known]] >= begin[is_known]
-        result = np.full(len(stream), NOTHING)
+        result = np.full(len(stream), NO_END_NS)
         result[is_known] = self._ends[self._reach_rank[index[is_known]]]
         return result
 
@@ -150,7 +150,7 @@ class Queued:
         order = np.argsort(self._reach_rank, kind="stable")
         reach, launched = self._ends[self._reach_rank[order]], self._launched[order]
         index = last_below(launched, np.searchsorted(reach, ended_ns, side="right"), issued_ns)
-        return np.append(reach, NOTHING)[index]
+        return np.append(reach, NO_END_NS)[index]
 
 
 def gpu_start(trace: Trace, row: Int32s) -> Int64s:
@@ -241,7 +241,7 @@ def _has_waited(trace: Trace, copy: Int32s) -> Bools:
     """Return which calls of HIP's `WAITING_COPY` returned after their copy had ended."""
     result = np.zeros(len(copy), bool)
     rows = np.flatnonzero(trace.calls.named(WAITING_COPY.__eq__) & (copy != NONE))
-    result[rows] = trace.calls.end_ns[rows] + SKEW_NS >= gpu_end(trace, copy[rows])
+    result[rows] = trace.calls.end_ns[rows] + CLOCK_SKEW_NS >= gpu_end(trace, copy[rows])
     return result
 
 
@@ -287,7 +287,7 @@ def _by_overhead(trace: Trace, holds: Int8s) -> None:
 def _behind_full_queue(trace: Trace) -> Int64s:
     """Return the long launches that came when the queue was full."""
     calls, rows = trace.calls, np.flatnonzero(trace.links.launch != NONE)
-    ends = np.full(len(calls), NOTHING)
+    ends = np.full(len(calls), NO_END_NS)
     np.maximum.at(ends, trace.links.launch[rows], trace.gpu.end_ns[rows])
     launch = distinct(trace.links.launch[rows]).astype(np.int64)
     pending = np.arange(len(launch)) - np.searchsorted(np.sort(ends[launch]), calls.start_ns[launch])

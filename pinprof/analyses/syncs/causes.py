@@ -4,19 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from pinprof.hues import COPY_WAIT, MEMORY_WAIT, OTHER_WAIT, SYNC_WAIT, WAIT
-from pinprof.trace.calls import (
-    ALLOCATING,
-    DEVICE,
-    EVENT,
-    FREE,
-    HOST_MEMORY,
-    LAUNCH,
-    MALLOC,
-    MODULE_LOAD,
-    PROFILER,
-    QUEUE_FULL,
-    STREAM,
-)
+from pinprof.trace import calls
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.units import uncoded
 
@@ -123,37 +111,39 @@ WAITS: Final = {
         ),
         goes_with_op=True,
     ),
-    "device_synchronize": Cause("`torch.cuda.synchronize()`", SYNC_WAIT, call=DEVICE, is_called=True),
-    "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call=STREAM, is_called=True),
-    "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call=EVENT, is_called=True),
-    "device_malloc": Cause("GPU memory is allocated", MEMORY_WAIT, call=MALLOC),
-    "device_free": Cause("GPU memory is freed", MEMORY_WAIT, call=FREE),
-    "host_alloc": Cause("pinned memory is allocated", MEMORY_WAIT, call=HOST_MEMORY),
+    "device_synchronize": Cause("`torch.cuda.synchronize()`", SYNC_WAIT, call=calls.DEVICE, is_called=True),
+    "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call=calls.STREAM, is_called=True),
+    "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call=calls.EVENT, is_called=True),
+    "device_malloc": Cause("GPU memory is allocated", MEMORY_WAIT, call=calls.MALLOC),
+    "device_free": Cause("GPU memory is freed", MEMORY_WAIT, call=calls.FREE),
+    "host_alloc": Cause("pinned memory is allocated", MEMORY_WAIT, call=calls.HOST_MEMORY),
     "module_load": Cause(
         "kernels are loaded",
         OTHER_WAIT,
-        call=MODULE_LOAD,
+        call=calls.MODULE_LOAD,
         held_up="of host time in launches that wait until their code is loaded",
     ),
     "queue_full": Cause(
         "the launch queue is full",
         OTHER_WAIT,
-        call=QUEUE_FULL,
+        call=calls.QUEUE_FULL,
         held_up="of host time in launches that wait because the launch queue is full",
     ),
-    "launch_blocking": Cause("`CUDA_LAUNCH_BLOCKING=1`", OTHER_WAIT, call=LAUNCH),
+    "launch_blocking": Cause("`CUDA_LAUNCH_BLOCKING=1`", OTHER_WAIT, call=calls.LAUNCH),
     "collective": Cause("collective", OTHER_WAIT),
-    "profiler": Cause("profiler", OTHER_WAIT, call=PROFILER),
+    "profiler": Cause("profiler", OTHER_WAIT, call=calls.PROFILER),
     "other": Cause("wait within an op", OTHER_WAIT),
 }
 """The causes by name, as in JSON; their order gives their codes in columns."""
 
-CAUSES: Final = tuple(WAITS)
-CODE: Final = {cause: code for code, cause in enumerate(CAUSES)}
+WAIT_CAUSES: Final = tuple(WAITS)
+CAUSE_CODE: Final = {cause: code for code, cause in enumerate(WAIT_CAUSES)}
 
-SYNCHRONIZES: Final = tuple(name for name, cause in WAITS.items() if cause.call in (STREAM, DEVICE, EVENT))
+SYNCHRONIZES: Final = tuple(
+    name for name, cause in WAITS.items() if cause.call in (calls.STREAM, calls.DEVICE, calls.EVENT)
+)
 """Causes that the program asked for by name, if no op is around the call."""
-ALLOCATIONS: Final = frozenset(name for name, cause in WAITS.items() if cause.call in ALLOCATING)
+ALLOCATIONS: Final = frozenset(name for name, cause in WAITS.items() if cause.call in calls.ALLOCATING)
 """Causes that take the host's time whether or not it waits for the GPU."""
 BLOCKING_COPIES: Final = frozenset(name for name, cause in WAITS.items() if cause.is_blocking_copy)
 OF_COPIES_TO_GPU: Final = frozenset(name for name, cause in WAITS.items() if cause.goes_with_copies)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CODE, SYNCHRONIZES, WAITS
+from pinprof.analyses.syncs.causes import CAUSE_CODE, SYNCHRONIZES, WAITS
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.callers import user_calls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM
@@ -22,7 +22,7 @@ OF_OP = {op: cause for cause, row in WAITS.items() for op in row.ops}
 INDEX_OPS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
 """Around a `nonzero` these mean an index by a boolean mask."""
 
-ASKED_FOR = INDEX_OPS | {
+ASKING_OPS = INDEX_OPS | {
     "aten::index_put",
     "aten::nonzero_numpy",
     "aten::where",
@@ -34,14 +34,14 @@ ASKED_FOR = INDEX_OPS | {
 """Ops by which code asks for an op of `OF_OP`. Any other op of torch calls an op of `OF_OP` for its own purpose:
 `aten::linalg_inv` reads a number, and the user's code cannot prevent that."""
 
-DEEPEST = 200
+MAX_NESTED_OPS = 200
 """How many nested ops around a call are looked at; no known program nests half as many."""
 
-COMPILED = "Torch-Compiled Region"
+COMPILED_REGION = "Torch-Compiled Region"
 """How the name of the op around compiled code begins. A synchronize within it is torch's own, such as the one before a
 CUDA graph is captured (torch/_inductor/cudagraph_trees.py); a read of a value there comes from the user's code."""
 
-OF_TORCH = ("aten::", "autograd::", "torch::autograd::")
+TORCH_OP_PREFIXES = ("aten::", "autograd::", "torch::autograd::")
 """How torch's own ops are named, and nodes of the autograd engine: hooks of the user's own run within them."""
 
 OF_METHOD = {method: cause for cause, row in WAITS.items() for method in row.methods}
@@ -65,33 +65,35 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
     cause = _by_call(trace, stalls)
     of_values = np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
     by_op, within_op, within_library, within_compiled = _facts_of_ops(trace, stalls.call)
-    by_op[(by_op == CODE["to_cpu"]) & (cause != CODE["blocking_copy_dtoh"])] = NONE
+    by_op[(by_op == CAUSE_CODE["to_cpu"]) & (cause != CAUSE_CODE["blocking_copy_dtoh"])] = NONE
     cause = np.where((by_op != NONE) & of_values, by_op, cause)
-    cause[(cause == CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CODE["tensor_from_host"]
-    synchronizes = np.isin(cause, [CODE[name] for name in SYNCHRONIZES])
+    cause[(cause == CAUSE_CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CAUSE_CODE[
+        "tensor_from_host"
+    ]
+    synchronizes = np.isin(cause, [CAUSE_CODE[name] for name in SYNCHRONIZES])
     of_an_op = within_op & ((by_op != NONE) | synchronizes) | within_library | within_compiled & synchronizes
-    cause[of_an_op & (of_values | synchronizes)] = CODE["other"]
+    cause[of_an_op & (of_values | synchronizes)] = CAUSE_CODE["other"]
     by_function = _by_function(trace, stalls.call)
     cause = np.where((by_function != NONE) & of_values, by_function, cause)
     waits = np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & (stalls.copy == NONE)
-    cause[waits & _within_ops(trace, trace.ops.named(is_collective), stalls.call)] = CODE["collective"]
+    cause[waits & _within_ops(trace, trace.ops.named(is_collective), stalls.call)] = CAUSE_CODE["collective"]
     for row, line in enumerate(lines):
         if line and _is_read_of_optimizer(line):
-            cause[row] = CODE["optimizer_state"]
-        elif line and line.cause in CODE:
-            cause[row] = CODE[line.cause]
+            cause[row] = CAUSE_CODE["optimizer_state"]
+        elif line and line.cause in CAUSE_CODE:
+            cause[row] = CAUSE_CODE[line.cause]
     checks = np.zeros(len(trace.ops), bool)
     checks[nan_checks(trace)] = True
-    cause[of_values & _within_ops(trace, checks, stalls.call)] = CODE["nan_check"]
-    cause[stalls.profiler] = CODE["profiler"]
+    cause[of_values & _within_ops(trace, checks, stalls.call)] = CAUSE_CODE["nan_check"]
+    cause[stalls.profiler] = CAUSE_CODE["profiler"]
     return cause.astype(np.int32)
 
 
 def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
     """Return the cause by the call itself and its copy."""
-    of_kind = np.full(max(OF_CALL) + 1, CODE["other"], np.int32)
+    of_kind = np.full(max(OF_CALL) + 1, CAUSE_CODE["other"], np.int32)
     for kind, name in OF_CALL.items():
-        of_kind[kind] = CODE[name]
+        of_kind[kind] = CAUSE_CODE[name]
     cause = of_kind[stalls.kind]
     direction = follow(trace.gpu.direction.astype(np.int32), stalls.copy)
     of_copies = (stalls.copy != NONE) & np.isin(stalls.kind, (STREAM, COPY, ASYNC_COPY))
@@ -100,8 +102,8 @@ def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
     blocking = (stalls.kind != ASYNC_COPY) | is_awaited
     for name, row in WAITS.items():
         if row.copy:
-            cause[of_copies & (direction == DIRECTIONS.index(row.copy)) & blocking] = CODE[name]
-    cause[of_copies & ~blocking] = CODE["pageable_copy"]
+            cause[of_copies & (direction == DIRECTIONS.index(row.copy)) & blocking] = CAUSE_CODE[name]
+    cause[of_copies & ~blocking] = CAUSE_CODE["pageable_copy"]
     return cause
 
 
@@ -125,20 +127,20 @@ class _OpFacts(NamedTuple):
 
 def _facts_of_ops(trace: Trace, call: Int64s) -> _OpFacts:
     def name_code(name: str) -> int:
-        return CODE[OF_OP[name]] if name in OF_OP else NONE
+        return CAUSE_CODE[OF_OP[name]] if name in OF_OP else NONE
 
     ops, code = trace.ops, _per_name(trace.ops, name_code)
-    index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKED_FOR.__contains__)
+    index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKING_OPS.__contains__)
     of_torch = ops.named(lambda name: name.startswith("aten::"))
-    of_library = ops.named(lambda name: "::" in name and not name.startswith(OF_TORCH))
-    compiled = ops.named(lambda name: name.startswith(COMPILED))
+    of_library = ops.named(lambda name: "::" in name and not name.startswith(TORCH_OP_PREFIXES))
+    compiled = ops.named(lambda name: name.startswith(COMPILED_REGION))
     cause = np.full(len(call), NONE, np.int32)
     within_op, within_library, within_compiled = (np.zeros(len(call), bool) for _ in range(3))
     for op in _ops_around(trace, call):
         is_op = op != NONE
         named = is_op & (follow(code, op) != NONE)
         cause = np.where(named, follow(code, op), cause)
-        cause[is_op & (cause == CODE["nonzero"]) & index_op[op]] = CODE["mask_index"]
+        cause[is_op & (cause == CAUSE_CODE["nonzero"]) & index_op[op]] = CAUSE_CODE["mask_index"]
         within_op |= is_op & of_torch[op] & ~asked_for[op]
         within_op[named] = False
         within_library |= is_op & of_library[op]
@@ -153,7 +155,7 @@ def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:
     functions were recorded, all ops count.
     """
     function, op = user_calls(trace, call).function, trace.links.op[call]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_NESTED_OPS):
         if len(trace.functions) and len(trace.ops):
             outside = (function != NONE) & (trace.ops.start_ns[op] < trace.functions.start_ns[function])
             op = np.where(outside, NONE, op).astype(np.int32)
@@ -172,9 +174,13 @@ def _is_read_of_optimizer(line: SourceLine) -> bool:
 def _by_function(trace: Trace, call: Int64s) -> Int32s:
     def name_code(name: str) -> int:
         if name.startswith(f"{OPTIMIZER_FILE}(") and name.endswith(f": {OPTIMIZER_READ}"):
-            return CODE["optimizer_state"]
+            return CAUSE_CODE["optimizer_state"]
         method = OF_METHOD.get(tensor_method(name) or "")
-        return CODE[method] if method else next((CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
+        return (
+            CAUSE_CODE[method]
+            if method
+            else next((CAUSE_CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
+        )
 
     code = _per_name(trace.functions, name_code)
     return follow(code, outermost(code != NONE, trace.links.function[call], trace.links.function_parent))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs.blocking_calls import SKEW_NS
+from pinprof.analyses.syncs.blocking_calls import CLOCK_SKEW_NS
 from pinprof.analyses.syncs.causes import HELD_UP, SYNCHRONIZES
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import covered
@@ -82,21 +82,21 @@ def guarded_copies(trace: Trace, stalls: Stalls) -> GuardedCopies:
     waits = waits[np.argsort(calls.start_ns[stalls.call[waits]], kind="stable")]
     begins = calls.start_ns[stalls.call[waits]]
     first = np.searchsorted(begins, trace.launched_ns[copies], side="right")
-    count = np.maximum(np.searchsorted(begins, gpu.end_ns[copies] - SKEW_NS) - first, 0)
+    count = np.maximum(np.searchsorted(begins, gpu.end_ns[copies] - CLOCK_SKEW_NS) - first, 0)
     copy = np.repeat(copies, count)
     stall = waits[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())]
     stream = stalls.stream[stall]
-    ended = gpu.end_ns[copy] <= calls.end_ns[stalls.call[stall]] + SKEW_NS
+    ended = gpu.end_ns[copy] <= calls.end_ns[stalls.call[stall]] + CLOCK_SKEW_NS
     awaited = np.where(stream == NONE, ended, gpu.stream[copy] == stream)
     awaited &= (gpu.device[copy] == stalls.device[stall]) & (stalls.copy[stall] != copy)
     order = np.argsort(stall[awaited], kind="stable")
     return GuardedCopies(stall[awaited][order], copy[awaited][order])
 
 
-QUIET = 0.1
+DRY_GPU_BUSY_SHARE = 0.1
 """The GPU ran dry at a wait if it is busy for at most this share of the time until work comes after the next wait."""
 
-USUAL = 0.5
+FOLLOWING_SHARE = 0.5
 """Two sites form one group if at least this share of the later one's waits follow the earlier one on a dry GPU."""
 
 
@@ -116,7 +116,7 @@ def group_sites(trace: Trace, stalls: Stalls, site: Int64s) -> dict[int, int]:
     pairs = []
     for rows in rows_by(site[last[followers]]):
         following, later = followers[rows], int(site[last[followers[rows[0]]]])
-        if len(following) < USUAL * waits[later]:
+        if len(following) < FOLLOWING_SHARE * waits[later]:
             continue
         sites, counts = np.unique(site[last[following - 1]], return_counts=True)
         pairs.append((int(sites[counts.argmax()]), later))
@@ -152,7 +152,7 @@ def _follows_on_dry_gpu(trace: Trace, stalls: Stalls, last: Int64s) -> Bools:
         busy = trace.gpu.times(work)
         start = stalls.awaited_end_ns[earlier[pairs]]
         end = stalls.awaited_end_ns[later[pairs]] + stalls.bubble_ns[later[pairs]]
-        result[pairs + 1] = (end > start) & (covered(busy, start, end) <= QUIET * (end - start))
+        result[pairs + 1] = (end > start) & (covered(busy, start, end) <= DRY_GPU_BUSY_SHARE * (end - start))
     return result
 
 

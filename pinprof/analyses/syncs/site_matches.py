@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pinprof.analyses.syncs.sites import Site, SiteIdentity
 
-GONE = 0.5
+GONE_SHARE = 0.5
 """A wait was removed from the code if the trace after has at most this share of it per step: if it is left in every
 third step, another place or another case makes it."""
 
@@ -37,7 +37,7 @@ def _without_counterpart(sites: tuple[SiteCount, ...], others: tuple[SiteCount, 
     for site, count in sites:
         matched = min(unmatched, count)
         unmatched -= matched
-        if matched <= GONE * count:
+        if matched <= GONE_SHARE * count:
             yield site
 
 

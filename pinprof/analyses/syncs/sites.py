@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSES, CODE, HELD_UP, SYNCHRONIZES
+from pinprof.analyses.syncs.causes import CAUSE_CODE, HELD_UP, SYNCHRONIZES, WAIT_CAUSES
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_copies, in_limiter, verdict_on
@@ -183,7 +183,7 @@ class Syncs:
 
     def has_cause(self, *names: str, rows: Int64s | slice = slice(None)) -> Bools:
         """Return whether each wait has one of these causes; `rows` are of `stalls`, by default all."""
-        return np.isin(self.cause[rows], [CODE[name] for name in names])
+        return np.isin(self.cause[rows], [CAUSE_CODE[name] for name in names])
 
     @cached_property
     def hidden(self) -> Int64s:
@@ -224,7 +224,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     groups = group_sites(trace, stalls, site)
     sites = []
     for number, rows in enumerate(rows_by(site)):
-        ungrouped = _site(trace, stalls, CAUSES[cause[rows[0]]], rows, in_step, around)
+        ungrouped = _site(trace, stalls, WAIT_CAUSES[cause[rows[0]]], rows, in_step, around)
         copies = guarded.copy[np.isin(guarded.stall, rows)]
         guards = tuple(DIRECTIONS[code] for code in np.unique(trace.gpu.direction[copies]).tolist())
         sites.append(replace(ungrouped, group=groups.get(number), guards=guards))
@@ -281,7 +281,7 @@ def _keys(trace: Trace, stalls: Stalls, cause: Int32s, around: _Around) -> np.nd
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
     line = _numbered([line.place if line else None for line in around.line])
-    in_library = ~stalls.profiler & ~np.isin(cause, [CODE[name] for name in HELD_UP])
+    in_library = ~stalls.profiler & ~np.isin(cause, [CAUSE_CODE[name] for name in HELD_UP])
     return np.stack(
         (
             cause,

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyses.syncs.blocking_calls import SKEW_NS, awaited_work, blocking_calls, gpu_end, gpu_start
+from pinprof.analyses.syncs.blocking_calls import CLOCK_SKEW_NS, awaited_work, blocking_calls, gpu_end, gpu_start
 from pinprof.intervals import covered, union
 from pinprof.trace.calls import ALLOCATING, DEVICE, EVENT, PROFILER, STREAM
 from pinprof.trace.idle_times import Gaps, gaps_of
@@ -63,8 +63,8 @@ class Stalls:
     def of_copies(self, copies: Int64s) -> Int64s:
         """Return the stalls that made or awaited these copies, each named once, in order."""
         order, copy = self._by_copy
-        first, behind = (np.searchsorted(copy, copies, side=side) for side in ("left", "right"))
-        count = behind - first
+        first, end = (np.searchsorted(copy, copies, side=side) for side in ("left", "right"))
+        count = end - first
         return np.sort(order[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())])
 
     @cached_property
@@ -125,7 +125,7 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
         queue = kernels[gpu.stream[kernels] == streams[busiest]]
         queue = queue[np.argsort(launched[queue], kind="stable")]
         ends = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(gpu.end_ns[queue])))
-        result[waits] = ends[np.searchsorted(launched[queue], start[waits])] > end[waits] + SKEW_NS
+        result[waits] = ends[np.searchsorted(launched[queue], start[waits])] > end[waits] + CLOCK_SKEW_NS
     return result
 
 

@@ -21,7 +21,7 @@ from pinprof.step_statistics import Bools, Series
 from pinprof.trace.lines import Place
 from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE, NOWHERE, PROFILED, RunLog
 
-FIRST, OFF_CPU, RECURRING, OTHER = "first", "off_cpu", "recurring", "other"
+FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED = "first", "off_cpu", "recurring", "other"
 """Reasons besides the kinds of noted work: one of the first steps, a machine whose CPUs others had, what comes back
 regularly, and what nothing explains."""
 FEWEST_RECURRING = 4
@@ -112,7 +112,7 @@ def next_irregular_work(log: RunLog) -> Expected | None:
     expected = []
     for reason, excess in _excess_by_reason(_work_by_step(log), split_steps(log, noted_steps(log))).items():
         steps = list(excess)
-        period = None if reason in {FIRST, COMPILE, OFF_CPU, OTHER} else period_of(steps)
+        period = None if reason in {FIRST_STEPS_SLOW, COMPILE, OFF_CPU, UNEXPLAINED} else period_of(steps)
         if period:
             expected.append(Expected(reason, period, (steps[-1] - len(log.step_ns)) % period))
     return min(expected, key=lambda work: work.ahead, default=None)
@@ -144,11 +144,11 @@ def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[s
     for step in np.flatnonzero(steps.excess_ns).tolist():
         for reason, ns in _divided(int(steps.excess_ns[step]), work_in[step].ns, step):
             excess[reason][step] += ns  # a new epoch may come twice: with its timed part, and as the rest's reason
-    other, first = excess[OTHER], excess[FIRST]
+    other, first = excess[UNEXPLAINED], excess[FIRST_STEPS_SLOW]
     period = period_of(list(other))
     early = [step for step in first if period is not None and (next(iter(other)) - step) % period == 0]
     if period is not None and len(early) + len(other) >= FEWEST_RECURRING:
-        excess[RECURRING] = {step: first.pop(step) for step in early} | excess.pop(OTHER)
+        excess[RECURRING] = {step: first.pop(step) for step in early} | excess.pop(UNEXPLAINED)
     return {reason: dict(sorted(ns_of.items())) for reason, ns_of in excess.items() if ns_of}
 
 
@@ -165,11 +165,11 @@ def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple
         timed.append((reason, ns + unexplained))
     else:
         marked = (reason for reason in (COMPILE, EVALUATION, EPOCH) if reason in noted_ns)
-        yield next(marked, FIRST if step < FIRST_STEPS else OTHER), unexplained
+        yield next(marked, FIRST_STEPS_SLOW if step < FIRST_STEPS else UNEXPLAINED), unexplained
     yield from timed
 
 
-START_UP, REGULAR, INPUT, LATER, PINPROF, END = "start_up", "regular", "input", "later", "pinprof", "end"
+START_UP, REGULAR, INPUT_WAITS, LATER, PINPROF, RUN_END = "start_up", "regular", "input", "later", "pinprof", "end"
 """Rows of the ledger besides the reasons of irregular work. pinprof noted only the sum of the `later` steps;
 `pinprof` is the time that pinprof itself took."""
 
@@ -222,9 +222,9 @@ def _ledger(log: RunLog, steps: StepSplit, irregular: list[Irregular]) -> Iterat
     free, input_ns, excess_ns = ~steps.profiled, int(steps.input_ns.sum()), int(steps.excess_ns.sum())
     yield LedgerRow(START_UP, log.start_up_ns)
     yield LedgerRow(REGULAR, int(host_ns[free].sum()) - input_ns - excess_ns, int(free.sum()))
-    yield LedgerRow(INPUT, input_ns + log.later.input_ns, int((steps.input_ns > 0).sum()))
+    yield LedgerRow(INPUT_WAITS, input_ns + log.later.input_ns, int((steps.input_ns > 0).sum()))
     yield from (LedgerRow(row.reason, row.ns, row.count, row.places) for row in irregular)
     yield LedgerRow(LATER, log.later.ns - log.later.input_ns, log.later.steps)
     own_ns = int(host_ns[steps.profiled].sum()) + sum(log.own_ns) + log.own_after_ns
     yield LedgerRow(PINPROF, own_ns, int(steps.profiled.sum()))
-    yield LedgerRow(END, log.after_ns)
+    yield LedgerRow(RUN_END, log.after_ns)

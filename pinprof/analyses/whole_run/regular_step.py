@@ -11,15 +11,16 @@ from pinprof.trace.run_log import EPOCH, PLAIN, RunLog
 
 LEAST_PRECISION = 0.005
 """The mean is never known more precisely than to this share: GPU clocks change, and timing the steps takes time."""
-RARE, FEW, MUCH_LONGER = 0.05, 3, 3.0
-"""Steps that are longer for no known reason are irregular if they are few (at most the share `RARE` of all steps, or
-`FEW` steps) and take more than `MUCH_LONGER` usual steps. On a busy machine, steps of twice the usual length are
-common."""
+MAX_IRREGULAR_SHARE, MAX_IRREGULAR_STEPS = 0.05, 3
+"""Steps that are longer for no known reason may be irregular if they are at most this share of all steps, or this
+number."""
+UNEXPLAINED_MULTIPLE = 3.0
+"""Such a step takes more than this multiple of the usual one: on a busy machine, twice the usual length is common."""
 FEWEST_GAPS = 2
-"""Fewer returns do not show a period."""
-MOSTLY_SO = 0.8
+"""A period needs at least this many gaps."""
+USUAL_GAP_SHARE = 0.8
 """In a period, at least this share of the gaps has the usual length, and the other gaps are multiples of it."""
-QUICK = 25
+QUICK_INPUT_PERCENTILE = 25
 """Percentile of a step's time in a DataLoader."""
 PART_NS, FEWEST_IN_PART, FEWEST_PARTS = 250_000_000, 8, 3
 """To see whether the machine's speed changes, the steps are split into consecutive parts of at least this time and
@@ -135,8 +136,8 @@ def regular_steps(steps: NotedSteps) -> Bools:
     regular = ~unlike_others(steps.time_ns, steps.noted, lambda: np.where(steps.epochs, 0, steps.input_ns))
     unexplained = np.flatnonzero(~regular & ~steps.noted)
     if len(unexplained) and period_of(steps.number[unexplained]) is None:
-        many = len(unexplained) > max(RARE * len(regular), FEW)
-        slightly = steps.time_ns[unexplained] <= MUCH_LONGER * np.median(steps.time_ns)
+        many = len(unexplained) > max(MAX_IRREGULAR_SHARE * len(regular), MAX_IRREGULAR_STEPS)
+        slightly = steps.time_ns[unexplained] <= UNEXPLAINED_MULTIPLE * np.median(steps.time_ns)
         regular[unexplained[many | slightly]] = True
     regular[np.flatnonzero(regular)[returning((steps.time_ns - steps.input_ns)[regular], steps.number[regular])]] = (
         False
@@ -158,7 +159,9 @@ def period_of(steps: Sequence[int] | Series) -> int | None:
     period = int(np.median(gaps))
     if period == 1:  # consecutive: all steps are longer from here on, as after a profiler
         return None
-    is_even = gaps.max() - gaps.min() <= 1 or ((gaps % period == 0).all() and (gaps == period).mean() >= MOSTLY_SO)
+    is_even = gaps.max() - gaps.min() <= 1 or (
+        (gaps % period == 0).all() and (gaps == period).mean() >= USUAL_GAP_SHARE
+    )
     return period if is_even else None
 
 
@@ -210,7 +213,7 @@ def _mean_of(steps: NotedSteps) -> RegularStep | None:
         step_ns=mean,
         range_ns=(_above_zero(mean, half), mean + half) if half < np.inf else None,
         input_fraction=input_fraction,
-        quick_input_ns=min(float(np.percentile(kept.input_ns, QUICK)), input_fraction * mean),
+        quick_input_ns=min(float(np.percentile(kept.input_ns, QUICK_INPUT_PERCENTILE)), input_fraction * mean),
         others=len(others_ns),
         other_ns=float(others_ns.mean()) if len(others_ns) else 0.0,
         parts_ns=_extreme_parts(kept.time_ns),

@@ -32,7 +32,7 @@ from pinprof.program.waits import noticing
 from pinprof.rules.loops import places_of_loops
 from pinprof.trace import read_trace
 from pinprof.trace.callers import places_of_ops
-from pinprof.trace.idle_times import launching_threads, python_in_nodes
+from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import (
     BACKWARD_KEY,
     CONTEXTS_KEY,
@@ -108,7 +108,7 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, path: Pat
     stalls = measure_stalls(trace)
     lines = lines_of_stalls(trace, stalls, recorder.lines)
     sources = Sources(str(path), folders=sys.path)
-    code = code_in_pauses(trace, sources, python_in_nodes(trace, launching_threads(trace)))
+    code = code_in_pauses(trace, sources, python_in_nodes(trace))
     return {
         LINES_KEY: learn_lines(trace, stalls, lines),
         CONTEXTS_KEY: learn_contexts(trace, stalls, lines),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from pinprof.measurement.trust import losses, recording, sessions, unseen
-from pinprof.measurement.trust.doubt import FIGURE_KINDS, LEVELS, Check, Doubt, TrustFacts
+from pinprof.measurement.trust.doubt import DOUBT_LEVELS, FIGURE_KINDS, Check, Doubt, TrustFacts
 
 __all__ = ["CHECKS", "FIGURE_KINDS", "Doubt", "TrustFacts", "find_doubts"]
 
@@ -47,4 +47,4 @@ CHECKS = {check.__name__: check for check in GRAVEST_FIRST}
 def find_doubts(facts: TrustFacts) -> tuple[Doubt, ...]:
     """Return the doubts about a trace: those that withhold figures first, those about absent data last."""
     doubts = [replace(doubt, check=name) for name, check in CHECKS.items() if (doubt := check(facts))]
-    return tuple(sorted(doubts, key=lambda doubt: LEVELS.index(doubt.level)))
+    return tuple(sorted(doubts, key=lambda doubt: DOUBT_LEVELS.index(doubt.level)))

@@ -28,7 +28,7 @@ FIGURE_KINDS: dict[FigureKind, str] = {
 }
 """The kinds of figures in words; a report gives or withholds each kind as a whole."""
 
-MATTERS = 0.02
+MATTERING_SHARE = 0.02
 """If this share of events is lost or wrong, figures are withheld: they would be wrong by about this share. The rules
 call a cost of less than 2 % of the step low."""
 
@@ -51,11 +51,11 @@ class Doubt:
     def level(self) -> str:
         """How grave it is: `invalid` (figures are not given), `unsure` (they are to be read with care), `absent`."""
         if self.withholds:
-            return LEVELS[0]
-        return LEVELS[2] if self.absent else LEVELS[1]
+            return DOUBT_LEVELS[0]
+        return DOUBT_LEVELS[2] if self.absent else DOUBT_LEVELS[1]
 
 
-LEVELS = ("invalid", "unsure", "absent")
+DOUBT_LEVELS = ("invalid", "unsure", "absent")
 """The gravest first."""
 
 

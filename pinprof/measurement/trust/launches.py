@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.intervals import contains, union
-from pinprof.trace.tables import Bools, Calls, Trace
+from pinprof.trace.tables import Bools, Calls, Trace, computed_once
 from pinprof.trace.vendors import BEGIN_CAPTURE, COPY_CALL, END_CAPTURE, GRAPH_LAUNCH, KERNEL_LAUNCH
 
 OF_HOST = re.compile(r"HostFunc|AddCallback|WaitValue|ExternalSemaphores")
@@ -36,6 +36,7 @@ class LaunchCalls(NamedTuple):
         return self.expected & ~self.linked
 
 
+@computed_once
 def launches_of(trace: Trace) -> LaunchCalls:
     """Return what each call launches, and whether the trace has that work."""
     calls, links = trace.calls, trace.links

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.intervals import covered, union
-from pinprof.measurement.trust.doubt import FIGURE_KINDS, MATTERS, Doubt, FigureKind, TrustFacts, only_if
+from pinprof.measurement.trust.doubt import FIGURE_KINDS, MATTERING_SHARE, Doubt, FigureKind, TrustFacts, only_if
 from pinprof.measurement.trust.launches import LaunchCalls, launches_of
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.links import follow
@@ -14,12 +14,12 @@ from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 from pinprof.trace.vendors import is_of_rocm
 from pinprof.units import counted, percent
 
-OF_KERNELS: tuple[FigureKind, ...] = ("busy", "overlap", "causes", "drain", "estimate")
+LOST_KERNELS: tuple[FigureKind, ...] = ("busy", "overlap", "causes", "drain", "estimate")
 """Figures that lost kernels make wrong: the GPU seems idle while it works, and copies seem exposed."""
-OF_COPIES: tuple[FigureKind, ...] = ("copies", *OF_KERNELS)
+LOST_COPIES: tuple[FigureKind, ...] = ("copies", *LOST_KERNELS)
 """Figures that lost copies make wrong: the GPU seems idle while it copies, too."""
 
-MOSTLY = 0.5
+LOST_SHARE_OF_STEP = 0.5
 """A step that has lost more than this share of its launched work is a lost step. CUPTI drops far fewer single records;
 a buffer that overflows loses all later ones."""
 USUAL_GRAPH_WORK = 0.8
@@ -56,12 +56,12 @@ def lost_launches(facts: TrustFacts) -> Doubt | None:
         return None
     of_kernels, of_copies = (kind & is_counted & launches.lost for kind in (launches.kernel, launches.copy))
     unseen = _unseen_ns(trace, of_kernels), _unseen_ns(trace, of_copies)
-    length = MATTERS * gpu_span_ns(trace)
-    invalid = only_if(kernels.matters or unseen[0] >= length, *OF_KERNELS)
-    invalid |= only_if(copies.matters or unseen[1] >= length, *OF_COPIES)
+    length = MATTERING_SHARE * gpu_span_ns(trace)
+    invalid = only_if(kernels.matters or unseen[0] >= length, *LOST_KERNELS)
+    invalid |= only_if(copies.matters or unseen[1] >= length, *LOST_COPIES)
     if _cuts_step(trace, launches):
         between = max(facts.times.count - 1, 1) * (facts.times.traced_ns or 0.0)
-        invalid |= only_if(invalid or sum(unseen) >= MATTERS * between, "step", "estimate")
+        invalid |= only_if(invalid or sum(unseen) >= MATTERING_SHARE * between, "step", "estimate")
     where, remedy = _where_lost(trace, launches, of_kernels | of_copies)
     return Doubt(
         f"no GPU work of {counted(lost, 'launch', 'launches')} ({percent(lost / (kernels.all + copies.all))}){where}",
@@ -81,7 +81,7 @@ def lost_ops(facts: TrustFacts) -> Doubt | None:
     """Report a trace that has only some of the ops: torch numbers all events of the host one after the other."""
     trace = facts.trace
     recorded = len(trace.ops) + len(trace.annotations) + len(trace.functions)
-    if recorded >= MOSTLY * trace.numbered_ops:
+    if recorded >= LOST_SHARE_OF_STEP * trace.numbered_ops:
         return None
     return Doubt(
         f"no record of {percent(1 - recorded / trace.numbered_ops)} of the ops",
@@ -103,7 +103,7 @@ def skipped_steps(facts: TrustFacts) -> Doubt | None:
         f"no record of {counted(skipped, 'step')} between others ({percent(share)})",
         "step times and idle time contain time that was not recorded",
         "record steps in a row, in a file for each cycle of the profiler",
-        only_if(share >= MATTERS, "step", "estimate", "busy", "causes"),
+        only_if(share >= MATTERING_SHARE, "step", "estimate", "busy", "causes"),
     )
 
 
@@ -121,7 +121,7 @@ def lost_steps(facts: TrustFacts) -> Doubt | None:
         f"little GPU work of step{'s' * (len(lost) != 1)} {names}{more}",
         "the GPU worked where it seems idle",
         RECORD_AGAIN,
-        only_if(len(lost) >= MATTERS * trace.steps.complete.sum(), *OF_KERNELS, *OF_COPIES),
+        only_if(len(lost) >= MATTERING_SHARE * trace.steps.complete.sum(), *LOST_KERNELS, *LOST_COPIES),
     )
 
 
@@ -139,7 +139,7 @@ def lost_graph_work(facts: TrustFacts) -> Doubt | None:
     lost = int(short.sum())
     if not lost:
         return None
-    invalid = only_if(lost >= MATTERS * len(graphs), *OF_KERNELS)
+    invalid = only_if(lost >= MATTERING_SHARE * len(graphs), *LOST_KERNELS)
     return Doubt(
         f"not all GPU work of {lost:,} of {counted(len(graphs), 'graph launch', 'graph launches')}",
         "the GPU worked where it seems idle" if invalid else "too few to change the figures",
@@ -159,7 +159,7 @@ def unlinked_activities(facts: TrustFacts) -> Doubt | None:
         f"no launch of {unlinked:,} of {total:,} GPU activities",
         "they belong to no step, and idle time before them has no cause",
         "record with ProfilerActivity.CPU; buffers of the profiler that overflow lose launches too",
-        only_if(unlinked >= MATTERS * total, "per_step", "estimate", "causes", "drain"),
+        only_if(unlinked >= MATTERING_SHARE * total, "per_step", "estimate", "causes", "drain"),
     )
 
 
@@ -173,7 +173,7 @@ class _Lost(NamedTuple):
 
     @property
     def matters(self) -> bool:
-        return max(self.in_steps, self.lost / max(self.all, 1)) >= MATTERS
+        return max(self.in_steps, self.lost / max(self.all, 1)) >= MATTERING_SHARE
 
 
 def _lost_of(trace: Trace, chosen: Bools, linked: Bools) -> _Lost:
@@ -244,7 +244,7 @@ def _lost_steps(trace: Trace, launches: LaunchCalls) -> Int64s:
         np.bincount(trace.links.call_step[rows], minlength=len(trace.steps))
         for rows in (chosen, chosen & launches.lost)
     )
-    return np.flatnonzero(lost > MOSTLY * launched)
+    return np.flatnonzero(lost > LOST_SHARE_OF_STEP * launched)
 
 
 def _usual_work(trace: Trace, graphs: Int64s, work: Int64s) -> Int64s:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from pinprof.analyses.steps import OFF_CPU, WHY, IrregularStep
+from pinprof.analyses.steps import CPU_TAKEN, WHY, IrregularStep
 from pinprof.measurement.trust import losses
-from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
+from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.step_statistics import OTHER_STEPS
@@ -25,7 +25,7 @@ UNMATCHED = (
 )
 """The remedy for recordings of pinprof in which none of the recorded lines fits a wait for certain."""
 
-AGAIN = "copy the file again, or record it again"
+COPY_OR_RECORD_AGAIN = "copy the file again, or record it again"
 
 CLOCKS_AGREE_NS = 2_000
 """GPU and host clocks agree to about a microsecond, and old traces are rounded to whole ones: a start up to this much
@@ -34,7 +34,7 @@ WHOLE_NS = 1_000
 """Torch before 2.4 writes whole microseconds: a copy of no duration may have taken less than one."""
 HOST_LINK_BYTES_PER_NS, MEMORY_BYTES_PER_NS = 450, 8_000
 """No copy between host and GPU is faster than NVLink-C2C, and no other one than the memory of a GPU."""
-LATENCY_NS = 20_000
+MAX_LAUNCH_LATENCY_NS = 20_000
 """A launch takes about 5 µs on the host and as long until the GPU starts, under a profiler up to 20 µs. If the clocks
 differ by more, work that was launched late seems queued, and queued work seems launched late."""
 
@@ -65,7 +65,7 @@ def _way_to_gpu_work(trace: Trace) -> str:
     move = 'move them to the GPU (model.to("cuda"), and each batch)'
     on_host = "CUDA was recorded, and the program launched nothing: its model and data are on the CPU"
     ways = (
-        (trace.cut, AGAIN),
+        (trace.cut, COPY_OR_RECORD_AGAIN),
         (others, f"no kernel or copy is among the events of {vendors} ({', '.join(others)}) that pinprof reads"),
         (
             uncategorized and not len(trace.calls),
@@ -142,7 +142,7 @@ def truncated(facts: TrustFacts) -> Doubt | None:
     return Doubt(
         f"the end of the file: {cut.why.partition(';')[0]}",
         f"{lost}; later steps are left out, sums are too small, and the GPU seems idle where it was not",
-        AGAIN,
+        COPY_OR_RECORD_AGAIN,
         figure_kinds("busy", "causes"),
     )
 
@@ -176,11 +176,11 @@ def unusable_events(facts: TrustFacts) -> Doubt | None:
     unusable = counted(sum(skipped.values()), "unusable event")
     lost, readable = facts.trace.skipped_kinds.get("wait", 0), len(facts.syncs.stalls.call)
     among = f", {counted(lost, 'wait')} of the host among them" if lost else ""
-    matters = lost > 0 and lost >= MATTERS * (lost + readable)
+    matters = lost > 0 and lost >= MATTERING_SHARE * (lost + readable)
     return Doubt(
         f"{unusable} ({reasons})",
         f"they are left out{among}",
-        AGAIN,
+        COPY_OR_RECORD_AGAIN,
         only_if(matters, "stalls", "drain", "causes", "estimate"),
     )
 
@@ -192,7 +192,7 @@ def no_step_marks(facts: TrustFacts) -> Doubt | None:
     return Doubt(
         "no step marks",
         "the whole trace counts as one step",
-        AGAIN if facts.trace.cut else "call profiler.step() once per training step",
+        COPY_OR_RECORD_AGAIN if facts.trace.cut else "call profiler.step() once per training step",
     )
 
 
@@ -211,7 +211,7 @@ def irregular_steps(facts: TrustFacts) -> Doubt | None:
         f"all figures leave them out; {_why_unlike(facts.trace, longest)}, which adds {duration(more)} per step to "
         "the mean",
         "record again on a quiet machine"
-        if longest.reason == OFF_CPU
+        if longest.reason == CPU_TAKEN
         else "record steps without it, or look at it in the timeline",
     )
 
@@ -221,7 +221,7 @@ def _why_unlike(trace: Trace, step: IrregularStep) -> str:
     noted = trace.run.noted_in(RECORDED) if trace.run else []
     kinds = noted[step.step] if len(noted) == len(trace.steps) else set()
     named = [words for kind, words in IRREGULAR_WORK.items() if kind in kinds]
-    return f"it has {' and '.join(named)} in it" if named and step.reason != OFF_CPU else WHY[step.reason]
+    return f"it has {' and '.join(named)} in it" if named and step.reason != CPU_TAKEN else WHY[step.reason]
 
 
 def other_steps(facts: TrustFacts) -> Doubt | None:
@@ -315,7 +315,9 @@ def copy_times(facts: TrustFacts) -> Doubt | None:
     least_ns = gpu.bytes[timeless] / np.where(of_host, HOST_LINK_BYTES_PER_NS, MEMORY_BYTES_PER_NS)
     is_whole = not (gpu.start_ns % WHOLE_NS).any() and not (gpu.end_ns % WHOLE_NS).any()
     wrong = len(timeless) - int((is_whole & (gpu.bytes[timeless] != NONE) & (least_ns < WHOLE_NS)).sum())
-    matters = wrong >= MATTERS * len(copies) or len(timeless) * WHOLE_NS >= MATTERS * losses.gpu_span_ns(trace)
+    matters = wrong >= MATTERING_SHARE * len(copies) or len(
+        timeless
+    ) * WHOLE_NS >= MATTERING_SHARE * losses.gpu_span_ns(trace)
     effect = "the GPU copied where it seems idle or computing" if matters else "too few to change the figures"
     if not wrong:
         most = duration(len(timeless) * WHOLE_NS)
@@ -323,7 +325,7 @@ def copy_times(facts: TrustFacts) -> Doubt | None:
     return Doubt(
         f"no time of {len(timeless):,} of {counted(len(copies), 'copy', 'copies')}",
         effect,
-        AGAIN if wrong else "nothing helps but a newer torch: this one wrote whole microseconds",
+        COPY_OR_RECORD_AGAIN if wrong else "nothing helps but a newer torch: this one wrote whole microseconds",
         only_if(matters, "busy", "overlap", "causes", "drain", "estimate"),
         absent=not wrong,
     )
@@ -342,7 +344,7 @@ def waits_apart(facts: TrustFacts) -> Doubt | None:
     return Doubt(
         f"no op around {counted(on_bare_threads, 'wait')} of the host",
         "their threads have nothing else in the trace, so it is unknown which ops wait there",
-        AGAIN,
+        COPY_OR_RECORD_AGAIN,
     )
 
 
@@ -387,11 +389,11 @@ def clock_skew(facts: TrustFacts) -> Doubt | None:
     gpu, launch = trace.gpu, trace.links.launch
     linked = np.flatnonzero(launch != NONE)
     lead = trace.calls.start_ns[launch[linked]] - gpu.start_ns[linked]
-    early, far = lead > CLOCKS_AGREE_NS, lead > LATENCY_NS
+    early, far = lead > CLOCKS_AGREE_NS, lead > MAX_LAUNCH_LATENCY_NS
     if not early.any():
         return None
     at_once = int(_after_idle_stream(trace)[linked].sum())
-    clocks_differ = far.sum() >= MATTERS * max(at_once, 1) and far.any()
+    clocks_differ = far.sum() >= MATTERING_SHARE * max(at_once, 1) and far.any()
     return Doubt(
         f"{counted(int(early.sum()), 'GPU activity starts', 'GPU activities start')} before the launch, by up to "
         f"{duration(int(lead.max()))}",
@@ -412,7 +414,7 @@ def same_stream_overlap(facts: TrustFacts) -> Doubt | None:
         overlaps_ns = np.minimum(reach, gpu.end_ns[rows[1:]]) - gpu.start_ns[rows[1:]]
         overlap_ns += int(overlaps_ns[overlaps_ns > 0].sum())
         count += int((overlaps_ns > 0).sum())
-    if not overlap_ns or overlap_ns < MATTERS * total:
+    if not overlap_ns or overlap_ns < MATTERING_SHARE * total:
         return None
     return Doubt(
         f"{counted(count, 'GPU activity runs', 'GPU activities run')} while another one of their stream runs "
@@ -429,5 +431,5 @@ def _after_idle_stream(trace: Trace) -> Bools:
     for rows in gpu.of_stream:
         reach = np.maximum.accumulate(gpu.end_ns[rows])
         result[rows[0]] = True
-        result[rows[1:]] = gpu.start_ns[rows[1:]] - reach[:-1] > LATENCY_NS
+        result[rows[1:]] = gpu.start_ns[rows[1:]] - reach[:-1] > MAX_LAUNCH_LATENCY_NS
     return result

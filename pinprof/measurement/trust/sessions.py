@@ -64,11 +64,11 @@ def several_processes(facts: TrustFacts) -> Doubt | None:
 def several_sessions(facts: TrustFacts) -> Doubt | None:
     """Report steps whose numbers start again, and pauses longer than any program makes."""
     trace = facts.trace
-    again = int((np.diff(step_numbers(trace)) <= 0).sum())
+    restarts = int((np.diff(step_numbers(trace)) <= 0).sum())
     pause = _longest_pause(trace)
-    if not again and pause < PAUSE_NS:
+    if not restarts and pause < PAUSE_NS:
         return None
-    what = "the step numbers start again" if again else f"nothing for {pause / PAUSE_NS:.1f} hours"
+    what = "the step numbers start again" if restarts else f"nothing for {pause / PAUSE_NS:.1f} hours"
     return Doubt(
         f"several recordings in one file: {what}",
         "the time between them counts as idle time and as part of a step",

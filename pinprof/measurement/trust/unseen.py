@@ -3,10 +3,10 @@
 import numpy as np
 
 from pinprof.intervals import contains, covered, distinct, gaps, union
-from pinprof.measurement.trust.doubt import MATTERS, Doubt, TrustFacts, figure_kinds, only_if
+from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching, may_await_host
-from pinprof.measurement.trust.losses import AT_END, OF_COPIES, RECORD_AGAIN, at_start, gpu_span_ns, lost_launches
-from pinprof.replay.bound import GPU_BOUND, is_gpu_bound
+from pinprof.measurement.trust.losses import AT_END, LOST_COPIES, RECORD_AGAIN, at_start, gpu_span_ns, lost_launches
+from pinprof.replay.bound import GPU_BOUND_SHARE, is_gpu_bound
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.idle_times import LATE_START_NS
 from pinprof.trace.links import step_at
@@ -14,24 +14,24 @@ from pinprof.trace.one_time_work import compile_times
 from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Bools, Int64s, Trace
 from pinprof.units import counted, duration, listed, percent, shortened
 
-APART = 0.5
+UNSEEN_SHARE_OF_LAUNCHING = 0.5
 """If the GPU shows no work for this share of the time in which the host launches several steps, most of its work
 belongs to launches outside of the recording."""
 
-REMEDY = "record several steps in a row, with their GPU work from the start"
+RECORD_FROM_START = "record several steps in a row, with their GPU work from the start"
 
-OFTEN = 3
+FEWEST_LAUNCHING_OPS = 3
 """At least this number of ops of a name must launch kernels before others of the name are suspected."""
-SEVERAL = 2
+FEWEST_SILENT_NAMES = 2
 """At least this number of names must launch nothing between two launches. Single ops compute on tensors of the host at
 times, but not several in a row that otherwise launch: of 200 whole recordings, of this project and others, none has
 two."""
-MOST_NAMED = 3
+MAX_NAMED_OPS = 3
 """Names of ops in a sentence."""
-LONGEST_NAME = 40
+LONGEST_OP_NAME_CHARS = 40
 """Characters of the name of an op that are kept."""
 
-FEWEST = 3
+FEWEST_LATE_KERNELS = 3
 """Fewer kernels that are held up show nothing about the steps."""
 
 
@@ -50,13 +50,15 @@ def queued_before(facts: TrustFacts) -> Doubt | None:
     if not alone and is_gpu_bound(times.busy_ns or 0.0, length):
         return None
     unseen, launching = _unseen_ns(facts, stepped)
-    if unseen > LATE_START_NS and unseen >= ((1 - GPU_BOUND) * length if alone else APART * launching):
+    if unseen > LATE_START_NS and unseen >= (
+        (1 - GPU_BOUND_SHARE) * length if alone else UNSEEN_SHARE_OF_LAUNCHING * launching
+    ):
         return _queued(
             f"no GPU work for {duration(unseen)} after the first launch",
             "the GPU ran work that was queued before the recording began, or the clocks of host and GPU differ",
         )
     earlier = _earlier_ns(facts) if alone else 0
-    if earlier and earlier >= (1 - GPU_BOUND) * length:
+    if earlier and earlier >= (1 - GPU_BOUND_SHARE) * length:
         return _queued(
             f"no launch of {duration(earlier)} of GPU work in the only step",
             "the GPU ran work that was queued before the recording began",
@@ -75,12 +77,14 @@ def lost_start(facts: TrustFacts) -> Doubt | None:
     if not len(trace.gpu) or not len(trace.calls) or may_await_host(trace.calls):
         return None
     unseen = _queued_and_idle_ns(trace)
-    if unseen <= LATE_START_NS or unseen < MATTERS * gpu_span_ns(trace):
+    if unseen <= LATE_START_NS or unseen < MATTERING_SHARE * gpu_span_ns(trace):
         return None
     launches = lost_launches(facts)
     if launches is not None and "busy" in launches.withholds:  # that check reports the same loss
         return None
-    of_step = unseen >= (1 - GPU_BOUND if times.count == 1 else APART * times.divisor) * (times.traced_ns or 0.0)
+    of_step = unseen >= (1 - GPU_BOUND_SHARE if times.count == 1 else UNSEEN_SHARE_OF_LAUNCHING * times.divisor) * (
+        times.traced_ns or 0.0
+    )
     return Doubt(
         f"no GPU work for {duration(unseen)} at the start, though some was queued",
         "the GPU ran work that was queued before the recording began, or whose records are lost: that time is not idle",
@@ -111,7 +115,7 @@ def _queued(what: str, why: str) -> Doubt:
     return Doubt(
         what,
         f"{why}: that time is not idle, and it is unknown whether host or GPU sets the pace",
-        REMEDY,
+        RECORD_FROM_START,
         figure_kinds("step", "estimate", "causes", "drain"),
     )
 
@@ -149,13 +153,15 @@ def lost_calls(facts: TrustFacts) -> Doubt | None:
         return None
     silent = _silent(trace, launched)
     share = len(silent) / (len(silent) + len(launched))
-    return _lost_ops(trace, silent, np.sort(trace.calls.start_ns[launched]), share) if share >= MATTERS else None
+    return (
+        _lost_ops(trace, silent, np.sort(trace.calls.start_ns[launched]), share) if share >= MATTERING_SHARE else None
+    )
 
 
 def _lost_ops(trace: Trace, silent: Int64s, launches_ns: Int64s, share: float) -> Doubt:
     ops = trace.ops
     names, count = np.unique(ops.name[silent], return_counts=True)
-    named = [shortened(ops.names[names[index]], LONGEST_NAME) for index in np.argsort(-count, kind="stable")]
+    named = [shortened(ops.names[names[index]], LONGEST_OP_NAME_CHARS) for index in np.argsort(-count, kind="stable")]
     where, remedy = "", RECORD_AGAIN
     if ops.start_ns[silent].max() < launches_ns[0]:
         where, remedy = " at the start of the recording", at_start(trace)
@@ -164,10 +170,10 @@ def _lost_ops(trace: Trace, silent: Int64s, launches_ns: Int64s, share: float) -
     inside = trace.steps.holds(step_at(trace.steps, ops.start_ns[silent])).any()
     return Doubt(
         f"neither launch nor GPU work of {counted(len(silent), 'op')}{where} ({percent(share)}; "
-        f"{listed(named, MOST_NAMED)})",
+        f"{listed(named, MAX_NAMED_OPS)})",
         "the GPU worked where it seems idle",
         remedy,
-        figure_kinds(*OF_COPIES) | only_if(inside, "step"),
+        figure_kinds(*LOST_COPIES) | only_if(inside, "step"),
     )
 
 
@@ -192,14 +198,14 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
     op = trace.links.op[launching(trace.calls)]
     calling[op[op != NONE]] = True
     counts, with_launch = (np.bincount(ops.name[rows], minlength=size) for rows in (slice(None), has))
-    usually = (with_launch >= OFTEN) & (2 * with_launch > counts)
+    usually = (with_launch >= FEWEST_LAUNCHING_OPS) & (2 * with_launch > counts)
     compiled = compile_times(trace)
     compiling = contains(union(compiled.start_ns, compiled.end_ns), ops.start_ns)
     silent = np.flatnonzero(usually[ops.name] & ~calling & ~compiling)
     between = np.searchsorted(np.sort(trace.calls.start_ns[launched]), ops.start_ns[silent])
     pairs = distinct(between * size + ops.name[silent])
     names_there = np.bincount(pairs // size, minlength=len(launched) + 1)
-    in_a_row = names_there[between] >= SEVERAL
+    in_a_row = names_there[between] >= FEWEST_SILENT_NAMES
     alone = np.zeros(size, bool)
     alone[ops.name[silent[~in_a_row]]] = True
     lost = silent[in_a_row & ~alone[ops.name[silent]]]
@@ -209,7 +215,7 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
 def _even(trace: Trace, rows: Int64s) -> Bools:
     """Return for each name whether ops of these rows come equally often in each of several complete steps."""
     ops, steps = trace.ops, np.flatnonzero(trace.steps.complete)
-    if len(steps) < SEVERAL:
+    if len(steps) < FEWEST_SILENT_NAMES:
         return np.zeros(len(ops.names), bool)
     step = step_at(trace.steps, ops.start_ns[rows])
     within, base = trace.steps.holds(step), len(rows) + len(trace.steps) + 1
@@ -238,7 +244,7 @@ def shared_gpu(facts: TrustFacts) -> Doubt | None:
     held_up = _held_up_ns(trace)
     late = held_up[held_up > LATE_START_NS]
     span = gpu_span_ns(trace) if len(late) else 0
-    if len(late) < FEWEST or late.sum() < MATTERS * span:
+    if len(late) < FEWEST_LATE_KERNELS or late.sum() < MATTERING_SHARE * span:
         return None
     return Doubt(
         f"{counted(len(late), 'kernel', 'kernels')} started {duration(int(late.sum()) // len(late))} late on average, "

@@ -1,11 +1,8 @@
 """The bench of a machine as a page: what to do on it, what holds of the published claims, and the figures."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import numpy as np
-
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.bandwidth import CASES
@@ -13,9 +10,8 @@ from pinprof.bench.experiment import Experiment
 from pinprof.bench.judge import by_size
 from pinprof.bench.results import Bar, Bench, Measured, Picture, Result, amount, shown, spread
 from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
-from pinprof.pci_express import Link
 from pinprof.report.bench.view import (
-    HOW,
+    HOW_MEASURED,
     by_text,
     claimants,
     claimed_by,
@@ -26,41 +22,45 @@ from pinprof.report.bench.view import (
     outcome_of,
     recorded_elsewhere,
 )
-from pinprof.report.charts.chart import (
-    Chart,
-    Key,
-    bars,
-    labelled_rows,
-    layout,
-    legend_key,
-    line_across,
-    points,
-)
-from pinprof.report.charts.copies import SMALL, size_axis
+from pinprof.report.charts.chart import Axis, Bars, Chart, Key, Label, Marks, legend_key, round_axis
+from pinprof.report.charts.copies import SMALL_COPIES_NOTE, size_axis
 from pinprof.report.charts.svg import chart_svg
-from pinprof.report.charts.timeline import Bars, row_axis, series
 from pinprof.report.html import Column, Markup, inline_html, lines, note, table
 from pinprof.report.page import report_page, top
-from pinprof.report.timeline.kinds import BOTH, CALL, COPY, COPY_ONLY, KERNEL_KIND, KINDS, STALL
+from pinprof.report.timeline.kinds import (
+    CALL_KIND,
+    EVENT_KINDS,
+    EXPOSED_COPY_KIND,
+    FIRST_COPY_KIND,
+    FIRST_STALL_KIND,
+    KERNEL_KIND,
+    OVERLAPPED_COPY_KIND,
+)
 from pinprof.report.view import on_page, sentence_html
 from pinprof.report.words import NOTHING
 from pinprof.trace.tables import UNKNOWN
 from pinprof.units import NS_PER_MS, duration, rate, size
 
-HERE = Key("measured", BLUE)
-PUBLISHED = Key("published, on another machine", SLATE, symbol="diamond")
-OF_LINES = 16
+HERE_KEY = Key("measured", BLUE)
+PUBLISHED_KEY = Key("published, on another machine", SLATE, symbol="diamond")
+TIME_ROW_PIXELS, AROUND_TIMES_PIXELS = 44, 70
+PICTURE_ROW_PIXELS, AROUND_PICTURE_PIXELS = 34, 62
+LABELLED_SIZE_FACTOR = 16
 """The factor between labelled sizes."""
-BENCHED = {
+KEY_OF_CASE = {
     case: Key(case.name, colour, symbol)
     for case, colour, symbol in zip(
         CASES, (VERMILLION, ORANGE, PURPLE, GREEN), ("x", "circle", "x-open", "circle-open"), strict=False
     )
 }
 """Rates that the bench measures at many sizes."""
-HOST, STALLS = "host", "stalls"
+HOST_ROW, STALL_ROW = "host", "stalls"
 """Rows of a picture that are not streams."""
-STREAM_KINDS = {"exposed copy": COPY_ONLY, "overlapped copy": BOTH, "copy": COPY + UNKNOWN}
+KIND_OF_STREAM_BAR = {
+    "exposed copy": EXPOSED_COPY_KIND,
+    "overlapped copy": OVERLAPPED_COPY_KIND,
+    "copy": FIRST_COPY_KIND + UNKNOWN,
+}
 """Kinds of bars on streams; all others are kernels. A whole copy is one of E4, to the GPU, in an older result."""
 
 
@@ -83,7 +83,7 @@ def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
             for experiment, result, section in sections
         ),
         Markup('<h3 id="how">How it was measured</h3>'),
-        note(HOW),
+        note(HOW_MEASURED),
         note(f"Not run: {not_run(bench)}.") if not_run(bench) else "",
     ]
     heading = "pinprof bench: what copies between host and GPU cost"
@@ -137,53 +137,53 @@ def times_chart(figures: Sequence[Measured], published: dict[str, float]) -> Cha
     times = [figure for figure in figures if figure.unit == "ms" and figure.size is None]
     if len(times) < 2:  # noqa: PLR2004
         return None
-    error = {
-        "type": "data",
-        "symmetric": False,
-        "array": [max(round(figure.high - figure.median, 6), 0) for figure in times],
-        "arrayminus": [max(round(figure.median - figure.low, 6), 0) for figure in times],
-        "thickness": 1.5,
-        "width": 4,
-    }
     hover = [f"{figure.name}: {shown(figure)}; {figure.runs} runs, {spread(figure)}" for figure in times]
-    x, rows = [round(figure.median, 6) for figure in times], [*range(len(times))]
-    data = [bars(HERE.label, HERE, hover=hover, x=x, y=rows, orientation="h", width=0.42, error_x=error)]
+    lengths, rows = [round(figure.median, 6) for figure in times], range(len(times))
+    ends = [(min(figure.low, figure.median), max(figure.high, figure.median)) for figure in times]
+    all_bars = Bars(HERE_KEY, rows, lengths, hover, spread=ends)
     compared = {row: published[figure.name] for row, figure in enumerate(times) if figure.name in published}
-    if compared:
-        hover = [f"published: {amount('ms', value)}" for value in compared.values()]
-        marker = {"line": {"width": 1.5, "color": "#fff"}}
-        values = [*compared.values()]
-        data.append(points(PUBLISHED.label, PUBLISHED, values, [*compared], hover, size=12, marker=marker))
-    labels = [f"{figure.name}: {shown(figure)}" for figure in times]
-    shape = labelled_rows(labels, "ms", row=44, above=0.24, edges=(0.75, 0.5), barmode="overlay")
+    said = [f"published: {amount('ms', value)}" for value in compared.values()]
+    marks = [Marks(PUBLISHED_KEY, [*compared.values()], [*compared], said, size=12)] if compared else []
     least, most = (choose(times, key=lambda figure: figure.median) for choose in (min, max))
-    caption = f"From {shown(least)} ({least.name}) to {shown(most)} ({most.name}). Thin lines: the spread."
-    return Chart(caption, data, shape, (HERE, PUBLISHED) if compared else ())
+    return Chart(
+        f"From {shown(least)} ({least.name}) to {shown(most)} ({most.name}). Thin lines: the spread.",
+        TIME_ROW_PIXELS * len(times) + AROUND_TIMES_PIXELS,
+        round_axis(0.0, 1.04 * max(*(high for _, high in ends), *compared.values()), "ms"),
+        Axis(len(times) - 0.5, -0.75),
+        [all_bars],
+        marks,
+        (HERE_KEY, PUBLISHED_KEY) if compared else (),
+        labels=[Label(f"{figure.name}: {shown(figure)}", 0, row - 0.24) for row, figure in enumerate(times)],
+        is_flat=True,
+        bar_width=0.42,
+    )
 
 
 def picture_chart(picture: Picture, end_ms: float) -> Chart:
     """Return the timeline of one step of a case; `end_ms` is the end of the axis, common to the cases."""
-    rows = sorted(dict.fromkeys(bar.row for bar in picture.bars), key=lambda row: (row != HOST, row != STALLS))
-    by_kind: dict[int, Bars] = {}
-    for kind, bar in ((_kind_of_bar(bar), bar) for bar in picture.bars):
-        length_ms = bar.end_ms - bar.start_ms
-        bars_of = by_kind.setdefault(kind, Bars(kind, [], [], [], [], []))
-        bars_of.row.append(rows.index(bar.row))
-        bars_of.start_ms.append(round(bar.start_ms, 6))
-        bars_of.length_ms.append(round(length_ms, 6))
-        named = bar.name if kind == CALL else KINDS[kind].label
-        bars_of.hover.append(f"{bar.row}: {named}, {duration(length_ms * NS_PER_MS)}")
-    shape = layout(
-        34 * len(rows) + 62,
-        "ms",
-        "",
-        barmode="overlay",
-        yaxis=row_axis(dict(enumerate(rows)), len(rows)),
-        xaxis={"range": [0, end_ms]},
+    rows = sorted(dict.fromkeys(bar.row for bar in picture.bars), key=lambda row: (row != HOST_ROW, row != STALL_ROW))
+    of_kind: dict[int, list[Bar]] = {}
+    for bar in picture.bars:
+        of_kind.setdefault(_kind_of_bar(bar), []).append(bar)
+    all_bars = [_bars_of_kind(kind, of_kind[kind], rows) for kind in sorted(of_kind)]
+    return Chart(
+        _caption(picture),
+        PICTURE_ROW_PIXELS * len(rows) + AROUND_PICTURE_PIXELS,
+        round_axis(0, end_ms, "ms"),
+        Axis(len(rows) - 0.4, -0.6, labels=tuple(enumerate(rows))),
+        all_bars,
+        keys=[bars.key for bars in all_bars],
+        is_flat=True,
+        bar_width=0.84,
     )
-    data = series(by_kind[kind] for kind in sorted(by_kind))
-    keys = tuple(map(legend_key, sorted(by_kind)))
-    return Chart(_caption(picture), data, shape, keys)
+
+
+def _bars_of_kind(kind: int, of_kind: Sequence[Bar], rows: Sequence[str]) -> Bars:
+    named = ((bar, bar.name if kind == CALL_KIND else EVENT_KINDS[kind].label) for bar in of_kind)
+    hover = [f"{bar.row}: {name}, {duration((bar.end_ms - bar.start_ms) * NS_PER_MS)}" for bar, name in named]
+    starts = [round(bar.start_ms, 6) for bar in of_kind]
+    lengths = [round(bar.end_ms - bar.start_ms, 6) for bar in of_kind]
+    return Bars(legend_key(kind), [rows.index(bar.row) for bar in of_kind], lengths, hover, starts)
 
 
 def _caption(picture: Picture) -> str:
@@ -195,43 +195,44 @@ def _caption(picture: Picture) -> str:
 
 
 def _kind_of_bar(bar: Bar) -> int:
-    if bar.row == STALLS:
-        return STALL + CAUSES.index(bar.name if bar.name in CAUSES else "other")
-    return CALL if bar.row == HOST else STREAM_KINDS.get(bar.name, KERNEL_KIND)
+    if bar.row == STALL_ROW:
+        return FIRST_STALL_KIND + WAIT_CAUSES.index(bar.name if bar.name in WAIT_CAUSES else "other")
+    return CALL_KIND if bar.row == HOST_ROW else KIND_OF_STREAM_BAR.get(bar.name, KERNEL_KIND)
 
 
 def bandwidth_chart(bench: Bench) -> Chart | None:
     """Return a chart of the rates that the bench measured, with those of the link; None if there are none."""
     link = bench.machine.link
-    lines = {key: figures for case, key in BENCHED.items() if (figures := by_size(bench, case))}
+    lines = {key: figures for case, key in KEY_OF_CASE.items() if (figures := by_size(bench, case))}
     if not lines:
         return None
     figures = [figure for line in lines.values() for figure in line]
     drawn = sorted({figure.size for figure in figures if figure.size})
     ticks = [drawn[0]]
-    while ticks[-1] * OF_LINES <= drawn[-1]:
-        ticks.append(ticks[-1] * OF_LINES)
+    while ticks[-1] * LABELLED_SIZE_FACTOR <= drawn[-1]:
+        ticks.append(ticks[-1] * LABELLED_SIZE_FACTOR)
     top = max(*(figure.median for figure in figures), link.theoretical if link else 0.0) * 1.12
-    xaxis = size_axis(ticks) | {"range": [float(np.log10(drawn[0] / 1.5)), float(np.log10(drawn[-1] * 1.5))]}
-    shape = layout(340, "size of the copy", "GB/s", xaxis=xaxis, yaxis={"range": [0, top]}, **_link_lines(link))
     best = ", ".join(f"{key.label} {rate(max(figure.median for figure in line))}" for key, line in lines.items())
     carries = f" {link.name} carries {rate(link.theoretical)} in theory; {rate(link.usual)} is usual." if link else ""
-    data = [_rates_line(key, line) for key, line in lines.items()]
-    return Chart(f"At best {best}.{carries} {SMALL}", data, shape, tuple(lines))
+    labels = []
+    if link:  # at the left, where the rates are low
+        labels = [
+            Label(f"{link.name} in theory: {rate(link.theoretical)}", 0.01, link.theoretical),
+            Label(f"usual: {rate(link.usual)}", 0.01, link.usual, is_below=True),
+        ]
+    return Chart(
+        f"At best {best}.{carries} {SMALL_COPIES_NOTE}",
+        340,
+        size_axis(drawn[0] / 1.5, drawn[-1] * 1.5, ticks),
+        round_axis(0, top, "GB/s"),
+        marks=[_rates_line(key, line) for key, line in lines.items()],
+        keys=tuple(lines),
+        lines=[label.y for label in labels],
+        labels=labels,
+    )
 
 
-def _link_lines(link: Link | None) -> dict[str, Any]:
-    """Return lines at the rates of a link, with labels at the left, where the rates are low."""
-    if link is None:
-        return {}
-    theory = line_across(link.theoretical, f"{link.name} in theory: {rate(link.theoretical)}", left=True)
-    usual = line_across(link.usual, f"usual: {rate(link.usual)}", below=True, left=True)
-    return {part: theory[part] + usual[part] for part in theory}
-
-
-def _rates_line(key: Key, figures: Sequence[Measured]) -> dict[str, Any]:
-    x, y = [figure.size for figure in figures], [round(figure.median, 4) for figure in figures]
+def _rates_line(key: Key, figures: Sequence[Measured]) -> Marks:
+    x, y = [figure.size or 0 for figure in figures], [round(figure.median, 4) for figure in figures]
     hover = [f"{key.label}, {size(figure.size or 0)}: {shown(figure)}; {spread(figure)}" for figure in figures]
-    line = {"color": key.colour, "width": 2, "dash": "dot" if key.symbol.startswith("x") else "solid"}
-    marker = {"line": {"width": 2, "color": key.colour}}
-    return points(key.label, key, x, y, hover, size=9, mode="lines+markers", line=line, marker=marker)
+    return Marks(key, x, y, hover, size=9, line="dot" if key.symbol.startswith("x") else "solid")

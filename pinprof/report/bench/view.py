@@ -23,25 +23,25 @@ from pinprof.report.view import ReportTable, Section, Sentence, Styled, in_termi
 from pinprof.report.words import NOTHING, capitalized, printable
 from pinprof.units import percent, size
 
-OUTCOMES = {
+OUTCOME_WORDS = {
     "confirmed": "confirmed",
     "refuted": "refuted",
     "depends": "it depends",
     "unknown": "not known",
     "unjudged": "not judged",
 }
-WORKERS = "batch, N workers"
+WORKERS_FIGURE = "batch, N workers"
 """A figure of older results, whose sizes are numbers of workers; those of all others are bytes."""
-SPREAD = (
+MEANING_OF_SPREAD = (
     "The spread goes from the 10th percentile of the lowest round to the 90th of the highest; of five rounds or more "
     "these two are left out. Where rounds differ, it goes as far as another bench may. Each round is a process of its "
     "own; the rounds are spread over the whole bench. --quick makes one round."
 )
-HOW = (
-    f"After a warm-up each figure is the median of repeated runs. {SPREAD} Times are taken with CUDA events, or with a "
-    f"synchronize on both sides. Two figures differ if their medians are more than {percent(SAME_SHARE)} apart, and by "
-    f"more than half of their spreads; they are the same if half of their spreads allows no difference of more than "
-    f"{percent(MATTERS_SHARE)}. Published figures come from other machines."
+HOW_MEASURED = (
+    f"After a warm-up each figure is the median of repeated runs. {MEANING_OF_SPREAD} Times are taken with CUDA "
+    "events, or with a synchronize on both sides. Two figures differ if their medians are more than "
+    f"{percent(SAME_SHARE)} apart, and by more than half of their spreads; they are the same if half of their spreads "
+    f"allows no difference of more than {percent(MATTERS_SHARE)}. Published figures come from other machines."
 )
 
 
@@ -77,7 +77,7 @@ def _section(experiment: Experiment, result: Result, judged: Sequence[ClaimVerdi
 
 def outcome_of(verdict: ClaimVerdict) -> Styled:
     """Return the verdict on a claim."""
-    return Styled(OUTCOMES[verdict.outcome], verdict.outcome)
+    return Styled(OUTCOME_WORDS[verdict.outcome], verdict.outcome)
 
 
 def bench_to_text(bench: Bench, *, width: int = 100, color: bool = False, recorded: bool = False) -> str:
@@ -89,7 +89,7 @@ def _paragraphs(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
     yield Text(printable(machine_line(bench)), "bold")
     if recorded:
         yield Text(printable(recorded_elsewhere(bench)), "bold yellow")
-    yield Text(SPREAD, "dim")
+    yield Text(MEANING_OF_SPREAD, "dim")
     has_claims = any(experiment.claims for experiment, _ in experiments_run(bench)) or not bench.results
     if has_claims:
         yield Text(f"Claimed by: {claimants()}.", "dim")
@@ -109,8 +109,8 @@ def _paragraphs(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
 def _claims(bench: Bench) -> Section:
     """Return the section with a row for each claim of the experiments that ran, and how many have which verdict."""
     judged = [verdict for verdict in verdicts(bench) if bench.result(verdict.number)]
-    counts = Counter(OUTCOMES[verdict.outcome] for verdict in judged)
-    numbers = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES.values() if counts[outcome])
+    counts = Counter(OUTCOME_WORDS[verdict.outcome] for verdict in judged)
+    numbers = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOME_WORDS.values() if counts[outcome])
     rows = [(f"{verdict.number} {verdict.claim}", outcome_of(verdict)) for verdict in judged]
     tables = [ReportTable("Claims", [Column("claim"), Column("verdict")], rows)]
     return Section("What holds of the published claims", [f"{numbers}."], tables=tables)
@@ -191,7 +191,7 @@ def tables_by_size(result: Result) -> list[ReportTable]:
 
 
 def _grid(result: Result, sizes: Iterable[int], names: Sequence[str]) -> ReportTable:
-    first, shown_size = ("workers", str) if names[0] == WORKERS else ("size", size)
+    first, shown_size = ("workers", str) if names[0] == WORKERS_FIGURE else ("size", size)
     lines = [(shown_size(number), *(_cell(result.figure(name, number)) for name in names)) for number in sizes]
     caption = f"By {first}, with the spread as a share of the median, or as a range if that is above 100 %"
     return ReportTable(caption, [Column(first), *number_columns(*names)], lines)

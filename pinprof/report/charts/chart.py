@@ -1,14 +1,14 @@
-"""A chart: a plotly figure as plain data, its legend, and a caption that says the same in words."""
+"""A chart of a page: bars, marks and lines over two axes, with a legend and a caption that says the same in words."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pinprof.hues import HATCHES
 from pinprof.report.html import Markup, inline_html
-from pinprof.report.timeline.kinds import KINDS
-from pinprof.units import ms
+from pinprof.report.timeline.kinds import EVENT_KINDS
 
 SYMBOLS = {
     "circle": "\u25cf",
@@ -20,11 +20,10 @@ SYMBOLS = {
     "x": "\u2716",
     "x-open": "\u2715",
 }
-"""Marks of plotly, and what looks like them in text."""
-STANDOFF = 8
-"""Pixels between the labels of an axis and its title; without them, plotly may draw one over the other."""
-AROUND_ROWS = 70
-"""Pixels of the axis and the margins of a chart of rows."""
+"""The text of each mark."""
+ROUND_STEPS = (1, 2, 2.5, 5, 10)
+"""Between labels of an axis, times a power of ten."""
+MAX_AXIS_TICKS = 5
 
 
 class Key(NamedTuple):
@@ -39,44 +38,97 @@ class Key(NamedTuple):
     pattern: str = ""
 
 
-def legend_key(kind: int, more: str = "") -> Key:
-    """Return the entry of the legend for a kind of the timeline; `more` follows its label."""
-    label, _, colour, pattern, *_ = KINDS[kind]
-    return Key(label + more, colour, pattern=pattern)
+def legend_key(kind: int) -> Key:
+    """Return the entry of the legend for a kind of the timeline."""
+    label, _, colour, pattern, *_ = EVENT_KINDS[kind]
+    return Key(label, colour, pattern=pattern)
 
 
-class View(NamedTuple):
-    """One way to look at a chart, behind a button: what `Plotly.update` changes of the series and of the layout."""
+class Axis(NamedTuple):
+    """A range of values, with labels at some of them; `low` and `high` of a logarithmic one are exponents of ten."""
 
-    label: str
-    data: dict[str, Any]
-    layout: dict[str, Any]
-    series: tuple[int, ...] = ()
-    """The series whose data change."""
+    low: float
+    high: float
+    title: str = ""
+    labels: tuple[tuple[float, str], ...] = ()
+    is_log: bool = False
+
+    def share(self, value: float) -> float:
+        """Return where a value stands: 0 at the low end, 1 at the high end."""
+        at = math.log10(value) if self.is_log else value
+        return (at - self.low) / ((self.high - self.low) or 1.0)
 
 
-class ChartChoice(NamedTuple):
-    """Views, one of them active, at first the first."""
+def round_axis(low: float, high: float, title: str = "", *, is_whole: bool = False) -> Axis:
+    """Return an axis with labels at round values, which are whole numbers if `is_whole`."""
+    return Axis(low, high, title, tuple(_round_labels(low, high, is_whole=is_whole)))
 
-    label: str
-    views: tuple[View, ...]
+
+def _round_labels(low: float, high: float, *, is_whole: bool) -> Iterator[tuple[float, str]]:
+    rough = (high - low) / MAX_AXIS_TICKS or 1.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(times * power for times in ROUND_STEPS if times * power >= rough * 0.999)
+    step = max(round(step), 1) if is_whole else step
+    for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
+        value = number * step
+        yield value, f"{value:,.10g}"
+
+
+class Bars(NamedTuple):
+    """Bars in the colour and the pattern of an entry of the legend."""
+
+    key: Key
+    place: Sequence[float]
+    """The middle of each, on the axis across it."""
+    length: Sequence[float]
+    hover: Sequence[str]
+    start: Sequence[float] = ()
+    """Where each begins, if not at 0 or on the bars of the series before."""
+    spread: Sequence[tuple[float, float]] = ()
+    """The ends of a thin line over each."""
+
+
+class Marks(NamedTuple):
+    """Marks with the looks of an entry of the legend."""
+
+    key: Key
+    x: Sequence[float]
+    y: Sequence[float]
+    hover: Sequence[str] = ()
+    size: int = 8
+    line: str = ""
+    """The line that joins them: `solid`, `dot` or none."""
+
+
+class Label(NamedTuple):
+    """A text in the plot; its `share` is its place on the width, from 0 to 1."""
+
+    text: str
+    share: float
+    y: float
+    anchor: str = "start"
+    is_below: bool = False
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure of plotly and its caption; only texts that are `Markup` are HTML."""
+    """What a page draws as SVG. Bars are drawn before marks."""
 
     caption: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any]
-    keys: tuple[Key, ...] = field(default=())
-    choices: tuple[ChartChoice, ...] = ()
-    columns: dict[str, str] = field(default_factory=dict)
-    """The hover text of each category of the axis x, as `customdata`."""
-    min_width: int = 0
-    """Its least width in pixels; on a narrower screen it scrolls by itself."""
-    config: dict[str, Any] = field(default_factory=dict)
-    """Options of plotly that differ from those of other charts."""
+    height: int
+    x: Axis
+    y: Axis
+    bars: Sequence[Bars] = ()
+    marks: Sequence[Marks] = ()
+    keys: Sequence[Key] = ()
+    lines: Sequence[float] = ()
+    """Dashed lines across the plot, by their values on the axis y."""
+    labels: Sequence[Label] = ()
+    is_flat: bool = False
+    """Whether bars lie, from left to right."""
+    is_stacked: bool = False
+    bar_width: float = 0.8
+    """As a share of the distance between bars."""
 
 
 def end_of(text: str, longest: int) -> str:
@@ -84,143 +136,10 @@ def end_of(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"\u2026{text[1 - longest :]}"
 
 
-def layout(height: int, x: str, y: str, **more: Any) -> dict[str, Any]:
-    """Return the layout that all charts share, with the titles of the axes; the page's style sets its colours."""
-    axis = {"automargin": True, "fixedrange": True, "zeroline": False}
-    base: dict[str, Any] = {
-        "height": height,
-        "margin": {"l": 8, "r": 12, "t": 14, "b": 8},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "system-ui, sans-serif", "size": 12},
-        "showlegend": False,
-        "dragmode": False,
-        "hovermode": "closest",
-        "xaxis": {**axis, "title": {"text": x, "standoff": STANDOFF}},
-        "yaxis": {**axis, "title": {"text": y, "standoff": STANDOFF}},
-    }
-    for name, value in more.items():
-        base[name] = {**base[name], **value} if isinstance(value, dict) and name in base else value
-    return base
-
-
-def labelled_rows(
-    texts: Sequence[str], x: str, *, row: int, above: float, edges: tuple[float, float], **more: Any
-) -> dict[str, Any]:
-    """Return the layout of horizontal bars with a label over each row: phones have no room for labels at the left.
-
-    `row` is the height of a row in pixels, `above` the distance of its label from its middle, and `edges` the free
-    space above the first row and below the last; both are in rows.
-    """
-    label = {"x": 0, "xanchor": "left", "xref": "paper", "showarrow": False, "yanchor": "bottom"}
-    labels = [{**label, "y": row - above, "text": text} for row, text in enumerate(texts)]
-    yaxis = {"visible": False, "range": [len(texts) - 1 + edges[1], -edges[0]]}
-    height = row * len(texts) + AROUND_ROWS
-    return layout(height, x, "", annotations=labels, yaxis=yaxis, xaxis={"rangemode": "tozero"}, **more)
-
-
-def bars(name: str, key: Key, *, hover: Sequence[str] = (), **more: Any) -> dict[str, Any]:
-    """Return a series of bars in the colour and the pattern of its entry in the legend, with hover texts."""
-    pattern = {"shape": key.pattern, "bgcolor": key.colour, "fgcolor": "#fff", "size": 7, "solidity": 0.15}
-    marker = {"color": key.colour, "line": {"width": 0}, **({"pattern": pattern} if key.pattern else {})}
-    return {"type": "bar", "name": name, "marker": marker, **_hovering(hover), **more}
-
-
-def stacked(key: Key, times_ns: Sequence[float], rows: Sequence[str], hover: Sequence[str]) -> dict[str, Any]:
-    """Return a series of times, given in ns, that are stacked on those of the other series of their rows."""
-    return bars(key.label, key, x=[ms(time) for time in times_ns], y=list(rows), orientation="h", hover=hover)
-
-
-def stacked_layout(rows: int) -> dict[str, Any]:
-    """Return the layout of rows of stacked times of a trace."""
-    return layout(70 + 44 * rows, "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})
-
-
-def points(
-    name: str, key: Key, x: Sequence[Any], y: Sequence[Any], hover: Sequence[str] = (), *, size: int = 8, **more: Any
-) -> dict[str, Any]:
-    """Return a series of marks, or of a line with another `mode`, with the looks of its entry in the legend.
-
-    `more` replaces parts of the series, or adds to its marker.
-    """
-    marker = {"color": key.colour, "symbol": key.symbol, "size": size, **more.pop("marker", {})}
-    base = {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "marker": marker, "cliponaxis": False}
-    return {**base, **_hovering(hover), **more}
-
-
-def _hovering(texts: Sequence[str]) -> dict[str, Any]:
-    return {"hovertext": texts, "hoverinfo": "text"} if texts else {}
-
-
-def line_across(y: float, label: str, *, below: bool = False, left: bool = False) -> dict[str, Any]:
-    """Return a dashed line at a height with its label above or below it, at its right or left, as parts of a layout."""
-    across = {"xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "type": "line"}
-    text = {"xref": "paper", "x": 0.01 if left else 1, "xanchor": "left" if left else "right", "y": y, "text": label}
-    text["yanchor"] = "top" if below else "bottom"
-    return {
-        "shapes": [{**across, "line": {"dash": "dash", "width": 1.5}}],
-        "annotations": [{**text, "showarrow": False}],
-    }
-
-
-def chart_html(chart: Chart) -> Markup:
-    """Return a chart as a piece of a page, to be drawn by `charts.js` when it comes into sight."""
-    content: dict[str, Any] = {"data": chart.data, "layout": chart.layout}
-    if chart.choices:
-        content["choices"] = [[view[1:] for view in choice.views] for choice in chart.choices]
-    if chart.columns:
-        content["columns"] = chart.columns
-    if chart.config:
-        content["config"] = chart.config
-    width = f";min-width:{chart.min_width}px" if chart.min_width else ""
-    style = f"height:{chart.layout['height']}px{width}"
-    canvas = Markup('<div class="canvas" role="img" aria-label="{}" style="{}"></div>').format(chart.caption, style)
-    if chart.min_width:
-        canvas = Markup('<div class="scroll" role="region" aria-label="Chart" tabindex="0">{}</div>').format(canvas)
-    wide = " wide" if chart.min_width else ""
-    return Markup(
-        '<figure class="chart plotted{}"><figcaption>{}</figcaption>{}{}{}'
-        '<script type="application/json">{}</script></figure>'
-    ).format(
-        *(
-            wide,
-            inline_html(chart.caption),
-            legend(chart.keys),
-            _buttons(chart.choices),
-            canvas,
-            in_script(escaped(content)),
-        )
-    )
-
-
 def legend(keys: Iterable[Key]) -> Markup:
     """Return a legend; empty without entries."""
     entries = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), inline_html(key.label)) for key in keys)
     return Markup('<ul class="keys">{}</ul>').format(entries) if entries else entries
-
-
-def _buttons(choices: tuple[ChartChoice, ...]) -> Markup:
-    group = Markup('<div class="steer" role="group" aria-label="{0}"><span class="note">{0}</span>{1}</div>')
-    button = Markup('<button type="button" data-view="{},{}" aria-pressed="{}">{}</button>')
-    return Markup().join(
-        group.format(
-            choice.label,
-            Markup().join(
-                button.format(index, number, "false" if number else "true", view.label)
-                for number, view in enumerate(choice.views)
-            ),
-        )
-        for index, choice in enumerate(choices)
-    )
-
-
-def escaped(value: Any) -> Any:
-    """Return data for plotly, which reads texts as HTML."""
-    if isinstance(value, dict):
-        return {key: escaped(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [escaped(part) for part in value]
-    return Markup.escape(value) if isinstance(value, str) else value
 
 
 def in_script(content: dict[str, Any]) -> Markup:

@@ -1,6 +1,6 @@
 """Flame graphs of the host's samples and of its waits: call paths as a tree, each frame under its caller.
 
-A graph is drawn as a piece of a page, whose boxes `flame.js` gets as JSON, or as an icicle of plotly.
+A graph is drawn as a piece of a page, whose boxes `flame.js` gets as JSON.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,46 +9,40 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from pinprof import hues
-from pinprof.analyses.host_samples import LOADER, CodeKind
+from pinprof.analyses.host_samples import LOADER_FILE, CodeKind
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.report.charts.chart import Chart, Key, in_script, layout, legend
+from pinprof.report.charts.chart import Key, in_script, legend
 from pinprof.report.html import Markup
-from pinprof.report.timeline.kinds import KINDS, OF_ORIGIN
+from pinprof.report.timeline.kinds import EVENT_KINDS, KIND_OF_ORIGIN
 from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.words import cut
 from pinprof.trace.callers import ENTRY
 from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file
 from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
-from pinprof.units import counted, duration, percent
+from pinprof.units import counted
 
-LEAST = 1000
-"""Boxes of less than 1 / LEAST of the whole are left out: they are narrower than two pixels."""
-OF_CODE: dict[CodeKind, Key] = {
-    **{origin: Key(KINDS[kind].label, KINDS[kind].colour) for origin, kind in OF_ORIGIN.items()},
+BOXES_IN_WIDTH = 1000
+"""Boxes of less than 1 / BOXES_IN_WIDTH of the whole are left out: they are narrower than two pixels."""
+KEY_OF_CODE: dict[CodeKind, Key] = {
+    **{origin: Key(EVENT_KINDS[kind].label, EVENT_KINDS[kind].colour) for origin, kind in KIND_OF_ORIGIN.items()},
     "input": Key("DataLoader", hues.INPUT),
 }
-WHOLE = Key("the whole", hues.PALE)
-FEWEST = 2
+ROOT_KEY = Key("the whole", hues.PALE)
+FEWEST_WAIT_PLACES = 2
 """The fewest places of a flame graph of waits; for one, the table shows as much."""
-MODULE = "<module>"
+MODULE_CODE = "<module>"
 """Python's name for code outside of functions."""
-WRAPPERS = ("_wrapped_call_impl", "_call_impl")
+MODULE_WRAPPERS = ("_wrapped_call_impl", "_call_impl")
 """Functions of torch between each module and its `forward`, which would add two levels to each module."""
-OF_MODULES = tuple(f"Module.{name}" for name in WRAPPERS)
+MODULE_WRAPPER_METHODS = tuple(f"Module.{name}" for name in MODULE_WRAPPERS)
 """The same with their class, as samples of Python stacks name them."""
 
 
-KEYS = (
+HOW_TO_STEER = (
     "Click a box to enlarge it. Keys in the graph: arrows go to callers, callees and neighbours, Enter enlarges, "
     "Esc goes back."
 )
-ROW, MOST_HEIGHT = 24, 760
-"""Pixels of a level of an icicle, and the most for all levels."""
-LONGEST = 48
-"""Characters of a name in a rectangle."""
-SMALLEST = 9
-"""Pixels of names."""
 
 
 class FlameFrame(NamedTuple):
@@ -140,7 +134,7 @@ def _wide(boxes: list[Box]) -> list[Box]:
     whole = boxes[0].total
     below: dict[int, list[int]] = {}
     for number, box in enumerate(boxes[1:], start=1):
-        if any(LEAST * value >= all_of for value, all_of in zip(box.total, whole, strict=True) if all_of):
+        if any(BOXES_IN_WIDTH * value >= all_of for value, all_of in zip(box.total, whole, strict=True) if all_of):
             below.setdefault(box.parent, []).append(number)
     kept, queue = [boxes[0]], [(0, 0)]
     while queue:
@@ -161,7 +155,7 @@ def host_flame(profile: Profile) -> FlameGraph | None:
         Path(tuple(frames[index] for index in _without_wrappers(recorded, stack)), (float(stack.count),))
         for stack in recorded.stacks
     )
-    boxes = boxes_of_paths(FlameFrame("the main thread", "", WHOLE), paths, 1)
+    boxes = boxes_of_paths(FlameFrame("the main thread", "", ROOT_KEY), paths, 1)
     if len(boxes) == 1:
         return None
     step_ns = measured_step_ns(profile)
@@ -178,22 +172,22 @@ def _without_wrappers(recorded: HostProfile, stack: HostStack) -> Iterator[int]:
     """Yield the frames of a stack without the wrappers of modules."""
     for index in stack.frames[:-1]:
         frame = recorded.frames[index]
-        if frame.origin != "torch" or frame.function not in OF_MODULES:
+        if frame.origin != "torch" or frame.function not in MODULE_WRAPPER_METHODS:
             yield index
     yield from stack.frames[-1:]
 
 
 def _sampled(frame: HostFrame) -> FlameFrame:
-    name = PurePath(frame.file).name if frame.function == MODULE else frame.function
+    name = PurePath(frame.file).name if frame.function == MODULE_CODE else frame.function
     place = f"{frame.file}:{frame.line}" if frame.line is not None else frame.file
-    kind = "input" if frame.is_of(LOADER) else frame.origin
-    return FlameFrame(cut(name), cut(place), OF_CODE[kind])
+    kind = "input" if frame.is_of(LOADER_FILE) else frame.origin
+    return FlameFrame(cut(name), cut(place), KEY_OF_CODE[kind])
 
 
 def waits_flame(profile: Profile) -> FlameGraph | None:
     """Return the flame graph of the waits in complete steps; None with fewer than two places."""
     waits, count = profile.waits, profile.steps.count
-    if len(waits) < FEWEST or not count:
+    if len(waits) < FEWEST_WAIT_PLACES or not count:
         return None
     paths = [
         Path((*_frames(site), _wait_frame(site)), (cost.stall_ns / count, cost.idle_ns / count)) for site, cost in waits
@@ -215,7 +209,7 @@ def waits_flame(profile: Profile) -> FlameGraph | None:
     return FlameGraph(
         "Waits by call path",
         caption,
-        boxes_of_paths(FlameFrame("all waits", "", WHOLE), paths, len(measures)),
+        boxes_of_paths(FlameFrame("all waits", "", ROOT_KEY), paths, len(measures)),
         measures,
     )
 
@@ -228,7 +222,7 @@ def _wait_frame(site: WaitSite) -> FlameFrame:
 def _frames(site: WaitSite) -> Iterator[FlameFrame]:
     """Yield the frames around a wait, the outermost of the program's own first."""
     if site.thread != "main":
-        yield FlameFrame(f"{site.thread.replace('_', ' ')} thread", "", OF_CODE["torch"])
+        yield FlameFrame(f"{site.thread.replace('_', ' ')} thread", "", KEY_OF_CODE["torch"])
     stack = list(reversed(site.stack)) or list(site.path)
     frames = [frame for frame in map(_frame, _from_program(stack)) if frame]
     own_frame = _frame_at(site.file or "", site.line, site.function or "") if site.place.names else None
@@ -256,15 +250,15 @@ def _from_program(stack: list[str]) -> Iterable[str]:
 def _frame(entry: str) -> FlameFrame | None:
     match = ENTRY.fullmatch(entry)
     if match is None:
-        return FlameFrame(cut(called_name(entry) or entry), "", OF_CODE["torch" if "orch" in entry else "library"])
-    if match["function"] in WRAPPERS:
+        return FlameFrame(cut(called_name(entry) or entry), "", KEY_OF_CODE["torch" if "orch" in entry else "library"])
+    if match["function"] in MODULE_WRAPPERS:
         return None
     return _frame_at(match["file"], int(match["line"]), match["function"])
 
 
 def _frame_at(file: str, line: int | None, function: str) -> FlameFrame:
     inside = package_file(file)
-    return FlameFrame(cut(function), cut(inside if line is None else f"{inside}:{line}"), OF_CODE[origin_of(file)])
+    return FlameFrame(cut(function), cut(inside if line is None else f"{inside}:{line}"), KEY_OF_CODE[origin_of(file)])
 
 
 def fragment(graph: FlameGraph) -> Markup:
@@ -293,7 +287,7 @@ def fragment(graph: FlameGraph) -> Markup:
         wide=wide if len(graph.measures) > 1 else "",
         title=graph.title,
         legend=legend(graph.kinds),
-        keys=KEYS,
+        keys=HOW_TO_STEER,
         data=in_script(_content(graph)),
     )
 
@@ -315,45 +309,3 @@ def _content(graph: FlameGraph) -> dict[str, Any]:
 def _columns(rows: list[list[float]]) -> list[list[float]]:
     """Return rows as columns, with six digits."""
     return [[float(f"{value:.6g}") for value in column] for column in zip(*rows, strict=True)]
-
-
-def icicle(graph: FlameGraph) -> Chart:
-    """Return a flame graph as an icicle of plotly, by its first measure."""
-    boxes = graph.boxes
-    series = {
-        "type": "icicle",
-        "ids": [f"{number}" for number in range(len(boxes))],
-        "parents": ["" if box.parent < 0 else f"{box.parent}" for box in boxes],
-        "labels": [_label(box) for box in boxes],
-        "values": [box.total[0] for box in boxes],
-        "branchvalues": "total",
-        "marker": {"colors": [box.frame.kind.colour for box in boxes], "line": {"width": 1, "color": "#fff"}},
-        "hovertext": [_hover(graph, box) for box in boxes],
-        "hoverinfo": "text",
-        "textfont": {"color": hues.TEXT, "size": 11},
-        "leaf": {"opacity": 1},
-        "tiling": {"orientation": "v", "pad": 1},
-        "pathbar": {"visible": True, "thickness": 22},
-        "sort": False,
-    }
-    levels: list[int] = []
-    for box in boxes:
-        levels.append(levels[box.parent] + 1 if box.parent >= 0 else 1)
-    margin = {"l": 4, "r": 4, "t": 28, "b": 4}
-    height = min(ROW * max(levels) + 60, MOST_HEIGHT)
-    shape = layout(height, "", "", margin=margin, uniformtext={"minsize": SMALLEST, "mode": "hide"})
-    return Chart(f"{graph.caption} Select a rectangle to enlarge it.", [series], shape)
-
-
-def _label(box: Box) -> str:
-    line = box.frame.place.rpartition(":")[2]
-    return cut(f"{box.frame.name}:{line}" if line.isdigit() else box.frame.name, LONGEST)
-
-
-def _hover(graph: FlameGraph, box: Box) -> str:
-    """Return the hover text of a box: frame, share of the first measure, time if it is known, and value."""
-    measure, value = graph.measures[0], box.total[0]
-    where = f"{box.frame.name} ({box.frame.place})" if box.frame.place else box.frame.name
-    time = f", {duration(value * measure.ns)} {measure.per}" if measure.ns else ""
-    count = f", {value:,.0f} {measure.unit}" if measure.unit else ""
-    return f"{where}: {percent(value / graph.boxes[0].total[0])} of {measure.of}{time}{count}"

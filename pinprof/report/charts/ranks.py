@@ -1,49 +1,44 @@
-"""The chart of a job: the step of each rank, and below it a heat map of where each rank's step goes."""
+"""The chart of a job: the step of each rank, and below it a heat map of what each rank's step is spent on."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import PurePath
-from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
-from pinprof.ranks.compare import SKEWED
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
-from pinprof.report.charts.chart import Chart, ChartChoice, Key, View, end_of, layout, points
+from pinprof.report.charts.chart import Axis, Chart, Key, Marks, end_of, round_axis
+from pinprof.report.charts.svg import Below, chart_svg
 from pinprof.report.html import Markup
-from pinprof.report.job.view import PAUSED, TIMES, longest_alone_first, slowest_of, spread
-from pinprof.units import NS_PER_MS, duration, percent
+from pinprof.report.job.view import PAUSE_TITLE, RANK_TIMES, slowest_of, spread
+from pinprof.units import duration, ms, percent
 
-NEGLIGIBLE = 0.01
+FEWEST_RANKS = 8
+"""For fewer ranks, the table and the timelines show as much as a heat map."""
+NEGLIGIBLE_SHARE_OF_STEP = 0.01
 """A cause that takes less than this share of the median step on all ranks has no line."""
-MAX_STALLS = 6
+MAX_STALL_LINES = 6
 """Causes of stalls with a line each, those that are longest on any rank; the others share one."""
-USUAL = 98
+SCALE_END_PERCENTILE = 98
 """Percentile of a line's ranks at which the colour scale ends, so that one long rank does not hide the others."""
-LONGEST_SHOWN = 32
-"""Ranks in the view of the longest, if there are more ranks."""
-MAX_TICKS = 16
-PIXELS_PER_RANK, LABELS = 1, 310
-"""Pixels: the least width of a rank, and the labels of the lines."""
-STEPS, LINE, BELOW = 130, 24, 60
-"""Heights in pixels: of the steps, of a line of the heat map, and of the axis below it."""
-LONGEST_NAME = 48
-"""Characters of a file's name that fit a label."""
+MAX_RANK_TICKS = 8
+FEW_RANKS = 32
+"""Ranks up to which marks are large."""
+MAX_FILE_NAME_CHARS = 48
+STEPS_PIXELS, LABEL_PIXELS, CELL_PIXELS = 170, 16, 14
+"""Heights: of the plot of the steps with its axis, and of the label and the cells of a line of the heat map."""
 
-TIME_OF = {time.title: time.of for time in TIMES}
+TIME_OF = {time.title: time.of for time in RANK_TIMES}
 """Times of a rank by what the tables call them."""
-STEP = Key("step", BLUE, "circle-open")
-ALONE = Key("alone: if the rank waited for no other", GREEN, "circle")
-
-MORE, LESS = VERMILLION, BLUE
-STRENGTHS = [(part / 10, see_through(MORE, math.sqrt(part / 10))) for part in range(11)]
-"""Colours grow with the root of the time, so that short times stay visible next to long ones."""
-ENDS = ((0, LESS, 1), (0.5, LESS, 0), (0.5, MORE, 0), (1, MORE, 1))
-DIFFERENCES = [(part, see_through(colour, alpha)) for part, colour, alpha in ENDS]
+STEP_KEY = Key("step", BLUE, "circle-open")
+ALONE_KEY = Key("alone: if the rank waited for no other", GREEN, "circle")
+SHADES = [see_through(VERMILLION, part / 10) for part in range(11)]
+"""Colours, which grow with the root of the time, so that short times stay visible next to long ones."""
 
 
 class Line(NamedTuple):
@@ -53,47 +48,61 @@ class Line(NamedTuple):
     times: tuple[float | None, ...]
 
 
-def ranks_chart(ranks: Ranks) -> Chart | None:
-    """Return the chart of a job; None if no rank has a time to show."""
-    rows = ranks.rows
-    typical = ranks.spread_ns[1] if ranks.spread_ns else 0.0
-    all_lines = list(cause_lines(rows))
-    lines = [line for line in all_lines if max(_known(line), default=0.0) > NEGLIGIBLE * typical]
-    if not lines:
-        return None
-    names = [str(row.rank) for row in rows]
-    top = max(_usual(_known(line)) for line in lines) or max(max(_known(line)) for line in lines)
-    scale_end = max(SKEWED * typical, *(_usual(_distances(line)) for line in lines)) or top
+def ranks_chart(ranks: Ranks) -> Markup:
+    """Return the chart of a job as HTML; empty if it has few ranks, or none with a time to show."""
+    lines, hidden = drawn_lines(ranks)
+    if not lines or len(ranks.rows) < FEWEST_RANKS:
+        return Markup()
+    names = [f"{row.rank}" for row in ranks.rows]
+    scale_ns = scale_end_ns(lines)
     slowest = slowest_of(ranks)
+    gradient = ",".join(f"{shade} {part * part}%" for part, shade in enumerate(SHADES))
     keys = [
-        Key(f"0 to {duration(top)} per step, or more", _gradient(STRENGTHS)),
-        Key(f"{duration(scale_end)} less to {duration(scale_end)} more than the median rank", _gradient(DIFFERENCES)),
-        STEP,
-        ALONE,
-        *([Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open")] if slowest else []),
+        Key(f"0 to {duration(scale_ns)} per step, or more", f"linear-gradient(90deg,{gradient})"),
+        STEP_KEY,
+        ALONE_KEY,
     ]
-    data = [
-        _heat(names, lines, top),
-        _differences(names, lines, scale_end),
-        _marks(ALONE, {row.rank: row.alone_ns for row in rows}, names),
-        _marks(STEP, {row.rank: row.step_ns for row in rows}, names),
-        *([_marks(keys[-1], {slowest.rank: slowest.alone_ns}, [str(slowest.rank)])] if slowest else []),
+    size = 9 if len(names) <= FEW_RANKS else 4
+    marks = [
+        _marks(key, enumerate(map(TIME_OF[key.label.split(":")[0]], ranks.rows)), size) for key in (ALONE_KEY, STEP_KEY)
     ]
-    files = {str(row.rank): end_of(PurePath(row.path).name, LONGEST_NAME) for row in rows}
-    width = LABELS + PIXELS_PER_RANK * len(rows)
-    choices = (_orders(ranks), _colours())
-    return Chart(
-        _caption(ranks, len(all_lines) - len(lines)), data, _shape(lines, names), tuple(keys), choices, files, width
-    )
+    if slowest:
+        keys.append(Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open"))
+        marks.append(_marks(keys[-1], [(ranks.rows.index(slowest), slowest.alone_ns)], 8))
+    ticks = range(0, len(names), -(-len(names) // MAX_RANK_TICKS))
+    x_axis = Axis(-0.5, len(names) - 0.5, "rank", tuple((column, names[column]) for column in ticks))
+    y_axis = round_axis(0, 1.04 * max((time for one in marks for time in one.y), default=1.0), "ms per step")
+    chart = Chart(_caption(ranks, hidden), STEPS_PIXELS, x_axis, y_axis, marks=marks, keys=keys)
+    return chart_svg(chart, _heat_map(ranks, lines, scale_ns), min_width=len(names))
+
+
+def _marks(key: Key, times: Iterable[tuple[int, float | None]], size: int) -> Marks:
+    """Return the marks of the ranks with a known time, which is given in ns."""
+    known = [(column, ms(time)) for column, time in times if time is not None]
+    return Marks(key, [column for column, _ in known], [time for _, time in known], size=size)
+
+
+def drawn_lines(ranks: Ranks) -> tuple[list[Line], int]:
+    """Return the lines of the heat map, and how many more are negligible."""
+    typical_ns = ranks.spread_ns[1] if ranks.spread_ns else 0.0
+    lines = list(cause_lines(ranks.rows))
+    drawn = [line for line in lines if max(_known(line), default=0.0) > NEGLIGIBLE_SHARE_OF_STEP * typical_ns]
+    return drawn, len(lines) - len(drawn)
+
+
+def scale_end_ns(lines: Sequence[Line]) -> float:
+    """Return the time from which on a cell has the strongest colour."""
+    usual = max(float(np.percentile(_known(line), SCALE_END_PERCENTILE)) for line in lines)
+    return usual or max(max(_known(line)) for line in lines)
 
 
 def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
-    """Yield where the step of each rank goes: its own work and waits, idle time, and waits for others."""
-    yield _times_of("GPU: own work", rows, _own)
-    yield from (_times_of(name, rows, TIME_OF[name]) for name in ("copies exposed", "input", PAUSED))
+    """Yield what the step of each rank is spent on: its own work and waits, idle time, and waits for others."""
+    yield _times_of("GPU: own work", rows, _own_work)
+    yield from (_times_of(name, rows, TIME_OF[name]) for name in ("copies exposed", "input", PAUSE_TITLE))
     yield from _stalls(rows)
     for name, cause in IDLE.items():
-        times = (None if row.idle_ns is None else _of(row.idle, name) for row in rows)
+        times = (None if row.idle_ns is None else _sum_of(row.idle, name) for row in rows)
         yield Line(f"idle: the GPU {cause.does}", tuple(times))
     yield from (_times_of(name, rows, TIME_OF[name]) for name in ("NCCL overlapped", "NCCL exposed"))
     yield _times_of("waited for others", rows, TIME_OF["waited"])
@@ -103,7 +112,7 @@ def _times_of(name: str, rows: Sequence[RankRow], time_of: Callable[[RankRow], f
     return Line(name, tuple(map(time_of, rows)))
 
 
-def _own(row: RankRow) -> float | None:
+def _own_work(row: RankRow) -> float | None:
     """Return how long the GPU works without exposed collectives, which mostly wait."""
     return None if row.gpu_busy_ns is None else max(row.gpu_busy_ns - row.exposed_communication_ns, 0.0)
 
@@ -114,16 +123,14 @@ def _stalls(rows: Sequence[RankRow]) -> Iterator[Line]:
         for cause, time in row.stalls:
             longest[cause] = max(longest.get(cause, 0.0), time)
     causes = sorted(longest, key=lambda cause: -longest[cause])
-    drawn, rest = causes[:MAX_STALLS], causes[MAX_STALLS:]
-    for cause in drawn:
-        times = (None if row.stall_ns is None else _of(row.stalls, cause) for row in rows)
-        yield Line(f"host waits: {WAITS[cause].plain}", tuple(times))
-    if rest:
-        sums = (None if row.stall_ns is None else _of(row.stalls, *rest) for row in rows)
-        yield Line("host waits: others", tuple(sums))
+    drawn, rest = causes[:MAX_STALL_LINES], causes[MAX_STALL_LINES:]
+    named = [(WAITS[cause].plain, [cause]) for cause in drawn] + ([("others", rest)] if rest else [])
+    for name, causes in named:
+        times = (None if row.stall_ns is None else _sum_of(row.stalls, *causes) for row in rows)
+        yield Line(f"host waits: {name}", tuple(times))
 
 
-def _of(times: TimesPerStep, *causes: str) -> float:
+def _sum_of(times: TimesPerStep, *causes: str) -> float:
     return sum(time for cause, time in times if cause in causes)
 
 
@@ -131,117 +138,50 @@ def _known(line: Line) -> list[float]:
     return [time for time in line.times if time is not None]
 
 
-def _distances(line: Line) -> list[float]:
-    """Return how far each rank is from the median rank."""
-    times = _known(line)
-    return [abs(time - median(times)) for time in times]
-
-
-def _usual(times: list[float]) -> float:
-    return float(np.percentile(times, USUAL))
-
-
-def _heat(names: list[str], lines: Sequence[Line], top: float) -> dict[str, Any]:
-    times = [[_ms(time) for time in line.times] for line in lines]
-    return _map(names, lines, times, "%{z:.3~g} ms per step", colorscale=STRENGTHS, zmin=0, zmax=_ms(top))
-
-
-def _differences(names: list[str], lines: Sequence[Line], top: float) -> dict[str, Any]:
-    times = []
-    for line in lines:
-        middle = median(_known(line))
-        times.append([_ms(None if time is None else time - middle) for time in line.times])
-    amount = "%{z:+.3~g} ms per step from the median rank"
-    return _map(names, lines, times, amount, colorscale=DIFFERENCES, zmin=_ms(-top), zmax=_ms(top), visible=False)
-
-
-def _map(
-    names: list[str], lines: Sequence[Line], times: list[list[float | None]], amount: str, **more: Any
-) -> dict[str, Any]:
-    return {
-        "type": "heatmap",
-        "x": names,
-        "y": [line.name for line in lines],
-        "z": times,
-        "xgap": 1 if len(names) <= LONGEST_SHOWN else 0,
-        "ygap": 2,
-        "hoverongaps": False,
-        "showscale": False,
-        "hovertemplate": Markup("rank %{{x}}, %{{y}}: {}<br>%{{customdata}}<extra></extra>").format(amount),
-        **more,
-    }
-
-
-def _marks(key: Key, times: dict[int, float | None], names: list[str]) -> dict[str, Any]:
-    few = len(names) <= LONGEST_SHOWN
-    is_one = key.symbol == "diamond-open"
-    hover = Markup("rank %{{x}}, {}: %{{y:.3~g}} ms<br>%{{customdata}}<extra></extra>").format(key.label.split(":")[0])
-    y = [_ms(time) for time in times.values()]
-    size = 16 if is_one else 9 if few else 4
-    marker = {"line": {"width": key.symbol.endswith("-open") * (2 if few or is_one else 1)}}
-    hovering = {"hoverinfo": "skip", "hovertemplate": None} if is_one else {"hovertemplate": hover}
-    return points(key.label, key, names, y, size=size, marker=marker, yaxis="y2", **hovering)
-
-
-def _shape(lines: Sequence[Line], names: list[str]) -> dict[str, Any]:
-    height = STEPS + LINE * len(lines) + BELOW
-    split = LINE * len(lines) / (STEPS + LINE * len(lines))
-    xaxis = {
-        "type": "category",
-        "categoryorder": "array",
-        "categoryarray": names,
-        "range": _range(len(names)),
-        "tickangle": 0,
-        "nticks": MAX_TICKS,
-        "showgrid": False,
-        "anchor": "y",
-    }
-    yaxis = {"autorange": "reversed", "domain": [0, split - 0.03], "showgrid": False, "ticks": ""}
-    steps = {"title": {"text": "ms per step"}, "domain": [split + 0.03, 1], "rangemode": "tozero", "zeroline": False}
-    steps |= {"automargin": True, "fixedrange": True}
-    return layout(height, "rank", "", xaxis=xaxis, yaxis=yaxis, yaxis2=steps)
-
-
-def _range(count: int) -> list[float]:
-    return [-0.5, count - 0.5]
-
-
-def _orders(ranks: Ranks) -> ChartChoice:
-    count = len(ranks.rows)
-    by_rank = [str(row.rank) for row in ranks.rows]
-    by_time = [str(row.rank) for row in longest_alone_first(ranks.rows)]
-    orders = [("rank", by_rank, count), ("step alone, longest first", by_time, count)]
-    if count > LONGEST_SHOWN:
-        orders.append((f"the {LONGEST_SHOWN} longest alone", by_time, LONGEST_SHOWN))
-    views = (
-        View(label, {}, {"xaxis.categoryarray": order, "xaxis.range": _range(number)})
-        for label, order, number in orders
+def _heat_map(ranks: Ranks, lines: Sequence[Line], scale_ns: float) -> Below:
+    """Return the cells of the lines, each line below its label, and a column over all with the times of its rank."""
+    pieces, count, height = [], len(ranks.rows), len(lines) * (LABEL_PIXELS + CELL_PIXELS)
+    label = Markup('<text x="0" y="{}">{}</text>')
+    cells = Markup('<svg class="cells" y="{}" height="{}" width="100%" viewBox="0 0 {} 1" {}>{}</svg>')
+    for number, line in enumerate(lines):
+        top = number * (LABEL_PIXELS + CELL_PIXELS) + LABEL_PIXELS
+        drawn = Markup().join(_cells(line, scale_ns))
+        pieces.append(label.format(top - 4, line.name))
+        pieces.append(cells.format(top, CELL_PIXELS, count, Markup('preserveAspectRatio="none"'), drawn))
+    column = Markup(
+        '<rect class="rank" data-rank="{}" data-file="{}" x="{:.3f}%" width="{:.3f}%" height="{}">{}</rect>'
     )
-    return ChartChoice("Order", tuple(views))
+    for number, row in enumerate(ranks.rows):
+        file = end_of(PurePath(row.path).name, MAX_FILE_NAME_CHARS)
+        said = Markup("\n").join((f"rank {row.rank}: {file}", *_in_words(row, number, lines)))
+        title = Markup("<title>{}</title>").format(said)
+        pieces.append(column.format(row.rank, file, 100 * number / count, 100 / count, height, title))
+    return Below(height, Markup().join(pieces))
 
 
-def _colours() -> ChartChoice:
-    by_time = View("ms per step", {"visible": [True, False]}, {}, (0, 1))
-    by_difference = View("difference from the median rank", {"visible": [False, True]}, {}, (0, 1))
-    return ChartChoice("Colour", (by_time, by_difference))
+def _cells(line: Line, scale_ns: float) -> Iterator[Markup]:
+    """Yield neighbouring ranks of one shade as one cell."""
+    cell = Markup('<rect x="{}" width="{}" height="1" fill="{}"/>')
+    shades = [round(10 * math.sqrt(min((time or 0.0) / scale_ns, 1.0))) for time in line.times]
+    for shade, members in groupby(range(len(shades)), key=shades.__getitem__):
+        columns = list(members)
+        if shade:
+            yield cell.format(columns[0], len(columns), SHADES[shade])
 
 
-def _caption(ranks: Ranks, left_out: int) -> str:
+def _in_words(row: RankRow, number: int, lines: Sequence[Line]) -> Iterator[str]:
+    """Yield the times of a rank that are known, the `number`-th of each line."""
+    for name, time in (("step", row.step_ns), ("alone", row.alone_ns), *((line[0], line[1][number]) for line in lines)):
+        if time is not None:
+            yield f"{name}: {duration(time)}"
+
+
+def _caption(ranks: Ranks, hidden: int) -> str:
     steps = [row.step_ns for row in ranks.rows if row.step_ns]
     step = f"Step: {', '.join(spread(steps))}. " if steps else ""
-    small = f" What takes no rank {percent(NEGLIGIBLE)} of the step is not drawn." if left_out else ""
+    small = f" What takes no rank {percent(NEGLIGIBLE_SHARE_OF_STEP)} of the step is not drawn." if hidden else ""
     return (
         f"{step}Each column is a rank, each row one thing that its step is spent on, as traced: the stronger the "
         "colour, the longer. A rank that holds up the others spends more on its own work than they do, and waits less "
         f"for others.{small}"
     )
-
-
-def _ms(time: float | None) -> float | None:
-    """Return a time in ms with four digits, to keep the page small."""
-    return None if time is None else float(f"{time / NS_PER_MS:.4g}")
-
-
-def _gradient(shades: Sequence[tuple[float, str]]) -> str:
-    """Return a colour scale as the background of a legend's swatch."""
-    return f"linear-gradient(90deg,{','.join(f'{shade} {100 * part:.0f}%' for part, shade in shades)})"

@@ -1,77 +1,51 @@
-"""Charts of the steps, of the GPU's time in each step, of the waits by place, and of idle time by cause."""
+"""The chart of the steps, and of the GPU's time in each step."""
 
 from typing import Any
 
 import numpy as np
 
 from pinprof import hues
-from pinprof.analyses.idle import IDLE
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
 from pinprof.analyses.steps import measure_steps, timed, with_irregular
-from pinprof.analyses.syncs.causes import WAITS
-from pinprof.measurement.profile import Profile, WaitSite
-from pinprof.measurement.trust.doubt import given
-from pinprof.report.charts.chart import (
-    Chart,
-    Key,
-    bars,
-    end_of,
-    labelled_rows,
-    layout,
-    legend_key,
-    line_across,
-    points,
-    stacked,
-    stacked_layout,
+from pinprof.measurement.profile import Profile
+from pinprof.report.charts.chart import Axis, Bars, Chart, Key, Label, Marks, legend_key, round_axis
+from pinprof.report.timeline.kinds import (
+    COLLECTIVE_ONLY_KIND,
+    COMPUTE_ONLY_KIND,
+    EXPOSED_COPY_KIND,
+    IDLE_KIND,
+    MEMSET_ONLY_KIND,
+    OVERLAPPED_COPY_KIND,
 )
-from pinprof.report.timeline.kinds import BOTH, COLLECTIVE_ONLY, COMPUTE_ONLY, COPY_ONLY, KINDS, MEMSET_ONLY
-from pinprof.report.timeline.kinds import IDLE as IDLE_PART
 from pinprof.report.timeline.steps import shown_numbers
-from pinprof.report.wait_groups import WAIT_PARTS
-from pinprof.report.words import short_place, step_known
+from pinprof.report.words import step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import NS_PER_MS, duration, ms, percent
+from pinprof.units import NS_PER_MS, duration, ms
 
-UNLIKE = 0.2
+OUTLIER_SHARE_OF_MEDIAN = 0.2
 """An outlier differs from the median by more than this share of it,"""
-DEVIATIONS = 6
+OUTLIER_DEVIATIONS = 6
 """and by more than this number of median deviations: about four standard deviations of a normal distribution."""
-HEADROOM = 1.15
+HEADROOM_FACTOR = 1.15
 """Room for a label above the longest step."""
-LOW = 0.2
+LOW_SHARE_OF_HEIGHT = 0.2
 """Lines below this share of the height have their label above them, off the axis."""
-FEW = 3
+FEWEST_STEPS_WITH_OUTLIER = 3
 """The fewest steps among which one can be an outlier."""
-MAX_BARS = 200
+MAX_STEP_BARS = 200
 """The most bars that fit a laptop; with more steps a bar is the mean of several."""
-NUMBERED = 12
+MAX_NUMBERED_STEPS = 12
 """The most steps that each have a number on the axis."""
-GAPS = 60
+MAX_BARS_WITH_GAPS = 60
 """The most bars with gaps between them."""
 
-HOST = Key("on the host: from the start of a step to the next one's", hues.OP)
-OUTLIER = Key("unlike the others", hues.VERMILLION, symbol="x")
-CUT = 3.0
+HOST_STEP_KEY = Key("on the host: from the start of a step to the next one's", hues.OP)
+OUTLIER_KEY = Key("unlike the others", hues.VERMILLION, symbol="x")
+CUT_MEDIAN_STEPS = 3.0
 """Bars of more than this many usual steps end at the top, with their length."""
-MOST_LABELS = 6
-FEW_BARS = 5
+MAX_CUT_LABELS = 6
+FEWEST_BARS_OF_AXIS = 5
 """The least number of bars for which the axis has room: two alone would be as wide as the page."""
-
-MAX_SITES = 10
-"""The most places that are drawn; the table has all."""
-LONGEST = 44
-"""Characters of a place that fit on a phone."""
-_WAITS_FOR = [f"host waits: {part.label}" for part in WAIT_PARTS]
-DRAIN = Key(_WAITS_FOR[0], hues.WAIT)
-OWN = Key(_WAITS_FOR[1], hues.COPY_OUT[0], pattern="/")
-OVERHEAD = Key(_WAITS_FOR[2], hues.CALL, pattern="-")
-BUSY = Key("busy", KINDS[COMPUTE_ONLY].colour)
-BUBBLE = Key("GPU idle after it", hues.IDLE, pattern="\\")
-STALLS_AND_SAVINGS = (
-    "A stall costs nothing while the GPU works on what was queued before. A fix may save more than the idle time: "
-    "after a stall the host has no lead, so later launches are late, too."
-)
-IDLE_BY_CAUSE = "What a GPU does while it is idle, from its first work to its last."
 
 
 def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | None:
@@ -95,79 +69,91 @@ def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | N
     order = np.argsort(step)
     numbers, lengths = numbered[step[order]], length_ns[order]
     unlike, usual = outliers(lengths), float(np.median(lengths))
-    top_ns = HEADROOM * max(min(float(lengths.max()), CUT * usual), profile.estimate.step_ns or 0.0)
+    top_ns = HEADROOM_FACTOR * max(min(float(lengths.max()), CUT_MEDIAN_STEPS * usual), profile.estimate.step_ns or 0.0)
     series = [] if parts is None else [(legend_key(kind), known, time) for kind, time in part_times(parts).items()]
-    gathered = -(-len(step) // MAX_BARS)
-    data, keys = [], []
-    for key, of_step, time in (*series, (HOST, host, host_ns)):
-        if time.any():
-            data.append(_step_bars(key, numbered[of_step], time, gathered))
-            keys.append(key)
-    shape = _steps_shape(profile, numbers, top_ns)
-    if unlike.any():
-        odd, odd_ns = numbers[unlike].tolist(), lengths[unlike].tolist()
-        hover = [
-            f"step {number}: {duration(length)}, unlike the others" for number, length in zip(odd, odd_ns, strict=True)
-        ]
-        y = [ms(min(length, 0.97 * top_ns)) for length in odd_ns]
-        data.append(points(OUTLIER.label, OUTLIER, odd, y, hover, size=9))
-        keys.append(OUTLIER)
-        label = {"xanchor": "center", "yanchor": "top"}
-        cut = [(number, length) for number, length in zip(odd, odd_ns, strict=True) if length > top_ns][:MOST_LABELS]
-        texts = [label | {"x": number, "y": ms(0.92 * top_ns), "text": duration(length)} for number, length in cut]
-        shape["annotations"] = [*shape.get("annotations", ()), *texts]
-    caption = _steps_caption(lengths, numbers[unlike].tolist())
-    return Chart(caption + _each_bar(parts, gathered), data, shape, tuple(keys))
+    gathered = -(-len(step) // MAX_STEP_BARS)
+    all_bars = [
+        _step_bars(key, numbered[of_step], time, gathered)
+        for key, of_step, time in (*series, (HOST_STEP_KEY, host, host_ns))
+        if time.any()
+    ]
+    x_axis = _axis_of_steps(numbers)
+    marks, labels = _unlike_steps(numbers[unlike], lengths[unlike], top_ns, x_axis)
+    known_step = step_known(profile) if profile.estimate.step_ns else None
+    without_ms = (profile.estimate.step_ns or 0.0) / NS_PER_MS
+    if known_step:
+        is_high = without_ms > LOW_SHARE_OF_HEIGHT * top_ns / NS_PER_MS
+        labels.insert(0, Label(f"{known_step[0]} without the profiler", 1, without_ms, "end", is_below=is_high))
+    return Chart(
+        _steps_caption(lengths, numbers[unlike].tolist()) + _each_bar(parts, gathered),
+        180,
+        x_axis,
+        round_axis(0, top_ns / NS_PER_MS, "ms"),
+        all_bars,
+        marks,
+        [bars.key for bars in all_bars] + [one.key for one in marks],
+        [without_ms] if known_step else [],
+        labels,
+        is_stacked=True,
+        bar_width=0.85 if len(numbers) <= MAX_BARS_WITH_GAPS else 1.0,
+    )
 
 
-def _step_bars(key: Key, numbers: Int64s, time: Int64s, gathered: int) -> dict[str, Any]:
+def _unlike_steps(numbers: Int64s, lengths_ns: Int64s, top_ns: float, x_axis: Axis) -> tuple[list[Marks], list[Label]]:
+    """Return the marks of steps unlike the others, and the lengths of those that end at the top."""
+    steps = [*zip(numbers.tolist(), lengths_ns.tolist(), strict=True)]
+    hover = [f"step {number}: {duration(length)}, unlike the others" for number, length in steps]
+    ends = [ms(min(length, 0.97 * top_ns)) for _, length in steps]
+    cut = [(x_axis.share(number), length) for number, length in steps if length > top_ns][:MAX_CUT_LABELS]
+    labels = [Label(duration(length), share, ms(0.92 * top_ns), "middle", is_below=True) for share, length in cut]
+    return [Marks(OUTLIER_KEY, numbers.tolist(), ends, hover, size=9)] if steps else [], labels
+
+
+def _axis_of_steps(numbers: Int64s) -> Axis:
+    """Return the axis of steps, on which bars stay narrow if there are few."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    axis = round_axis(first - 0.75, max(last + 0.75, first + FEWEST_BARS_OF_AXIS), "step", is_whole=True)
+    few = len(numbers) <= MAX_NUMBERED_STEPS
+    return axis._replace(labels=tuple((number, f"{number:,}") for number in numbers.tolist())) if few else axis
+
+
+def _step_bars(key: Key, numbers: Int64s, time: Int64s, gathered: int) -> Bars:
     """Return bars of a part of the steps, each the mean of `gathered` steps."""
     x, mean, name = numbers[::gathered].tolist(), _means(time, gathered), key.label.split(":")[0]
     steps = "step" if gathered == 1 else f"{gathered} steps from"
     hover = [f"{steps} {number}, {name}: {duration(part)}" for number, part in zip(x, mean.tolist(), strict=True)]
-    return bars(name, key, x=x, y=np.round(mean / NS_PER_MS, 6).tolist(), hover=hover)
+    return Bars(key, x, np.round(mean / NS_PER_MS, 6).tolist(), hover)
 
 
 def outliers(lengths: Int64s) -> Bools:
     """Return which steps are far from the median, compared with the distances of the others."""
-    if len(lengths) < FEW:
+    if len(lengths) < FEWEST_STEPS_WITH_OUTLIER:
         return np.zeros(len(lengths), bool)
     away = np.abs(lengths - np.median(lengths))
-    return np.asarray((away > UNLIKE * np.median(lengths)) & (away > DEVIATIONS * np.median(away)))
-
-
-def _steps_shape(profile: Profile, numbers: Int64s, top_ns: float) -> dict[str, Any]:
-    """Return the layout of bars at these steps; bars stay narrow if there are few."""
-    known, step, top, across = step_known(profile), profile.estimate.step_ns, top_ns / NS_PER_MS, {}
-    if step and known:
-        across = line_across(step / NS_PER_MS, f"{known[0]} without the profiler", below=step / NS_PER_MS > LOW * top)
-    first, last = int(numbers[0]), int(numbers[-1])
-    xaxis: dict[str, Any] = {"range": [first - 0.75, max(last + 0.75, first + FEW_BARS)]}
-    if len(numbers) <= NUMBERED:
-        xaxis["tickvals"] = numbers.tolist()
-    shape = {"barmode": "stack", "bargap": 0.15 if len(numbers) <= GAPS else 0}
-    return layout(180, "step", "ms", xaxis=xaxis, yaxis={"range": [0, top]}, **shape, **across)
+    return np.asarray(
+        (away > OUTLIER_SHARE_OF_MEDIAN * np.median(lengths)) & (away > OUTLIER_DEVIATIONS * np.median(away))
+    )
 
 
 def _steps_caption(lengths: Int64s, marked: list[int]) -> str:
     middle, least, most = (duration(float(of(lengths))) for of in (np.median, np.min, np.max))
     named = ", ".join(f"{number}" for number in marked[:8]) + (", ..." if len(marked) > 8 else "")  # noqa: PLR2004
     which = "None is" if not marked else f"Step {named} is" if len(marked) == 1 else f"Steps {named} are"
-    unlike = f" {which} unlike the others." if len(lengths) >= FEW else ""
+    unlike = f" {which} unlike the others." if len(lengths) >= FEWEST_STEPS_WITH_OUTLIER else ""
     return (
         f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost.{unlike}"
     )
 
 
 def part_times(parts: StepParts | MeanStep) -> dict[int, Any]:
-    """Return the time of each of `kinds.PARTS` in the order of stacking: of each step, or of the mean step."""
+    """Return the time of each of `STEP_PART_KINDS` in the order of stacking: of each step, or of the mean step."""
     return {
-        COMPUTE_ONLY: parts.compute_ns - parts.collective_ns,
-        COLLECTIVE_ONLY: parts.collective_ns,
-        BOTH: parts.both_ns,
-        COPY_ONLY: parts.copy_ns,
-        MEMSET_ONLY: parts.memset_ns,
-        IDLE_PART: parts.idle_ns,
+        COMPUTE_ONLY_KIND: parts.compute_ns - parts.collective_ns,
+        COLLECTIVE_ONLY_KIND: parts.collective_ns,
+        OVERLAPPED_COPY_KIND: parts.both_ns,
+        EXPOSED_COPY_KIND: parts.copy_ns,
+        MEMSET_ONLY_KIND: parts.memset_ns,
+        IDLE_KIND: parts.idle_ns,
     }
 
 
@@ -181,62 +167,3 @@ def _means(values: Int64s, gathered: int) -> np.ndarray:
     """Return the mean of each run of `gathered` values; the last run may be shorter."""
     starts = np.arange(0, len(values), gathered)
     return np.add.reduceat(values, starts) / np.diff(np.append(starts, len(values)))
-
-
-def syncs_chart(profile: Profile) -> Chart | None:
-    """Return a chart of the waits per complete step, the longest bubble first; None if no step has any."""
-    count, per = profile.steps.count, profile.steps.per
-    sites = sorted(profile.waits, key=lambda wait: (-wait[1].idle_ns, -wait[1].stall_ns))
-    if not sites or not count:
-        return None
-    costs = [cost for _, cost in sites[:MAX_SITES]]
-    data = []
-    keys = (DRAIN, OWN, OVERHEAD, BUBBLE)
-    for key, part in zip(keys, WAIT_PARTS, strict=True):
-        times = [part.time_ns(cost) for cost in costs]
-        hover = [f"{key.label}: {duration(time / count)} {per}" for time in times]
-        x = [ms(time / count) for time in times]
-        y = [number + (0.3 if key is BUBBLE else 0.0) for number in range(len(costs))]
-        data.append(bars(key.label, key, x=x, y=y, orientation="h", width=0.26, hover=hover))
-    labels = [site_label(site) for site, _ in sites[:MAX_SITES]]
-    shape = labelled_rows(labels, f"ms {per}", row=58, above=0.15, edges=(0.6, 0.55), barmode="stack")
-    remark = f" The {MAX_SITES} costliest of {len(sites)} places are drawn." if len(sites) > MAX_SITES else ""
-    return Chart(STALLS_AND_SAVINGS + remark, data, shape, keys)
-
-
-def site_label(site: WaitSite) -> str:
-    """Return the cause and the place of waits, short enough for a phone."""
-    places = [str(at) for at in (site.place, site.library and short_place(site.library)) if at and str(at)]
-    where = " > ".join(places) or site.op or site.call
-    return f"{WAITS[site.cause].plain}: {end_of(where, LONGEST)}"
-
-
-def idle_chart(profile: Profile, *, with_busy: bool = False) -> Chart | None:
-    """Return a chart of the idle time by cause, a bar for each GPU, or None; `with_busy` adds the busy time.
-
-    If causes are withheld, idle time is one part.
-    """
-    gpus = [(gpu, time) for gpu in profile.gpus if (time := given(gpu.time)) and time.span_ns]
-    parts = [(BUSY, [time.busy_ns for _, time in gpus])] if with_busy else []
-    if profile.withheld.causes:
-        parts.append((legend_key(IDLE_PART), [time.idle_ns for _, time in gpus]))
-    else:
-        prefix = "idle: " if with_busy else ""
-        by_gpu = [dict(given(gpu.idle_by_cause) or ()) for gpu, _ in gpus]
-        causes = [
-            (Key(f"{prefix}{cause.does}", cause.colour, pattern=cause.pattern), times)
-            for name, cause in IDLE.items()
-            if any(times := [causes.get(name, 0) for causes in by_gpu])
-        ]
-        parts += sorted(causes, key=lambda part: -sum(part[1]))
-    if not any(sum(times) for _, times in parts):
-        return None
-    data = []
-    rows = [f"GPU {time.device} " for _, time in gpus]
-    for key, times in parts:
-        hover = [
-            f"GPU {time.device}, {key.label}: {duration(part)} ({percent(part / time.span_ns)} of its time)"
-            for (_, time), part in zip(gpus, times, strict=True)
-        ]
-        data.append(stacked(key, times, rows, hover))
-    return Chart(IDLE_BY_CAUSE, data, stacked_layout(len(gpus)), tuple(key for key, _ in parts))

@@ -13,12 +13,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.report.charts.chart import Chart, bars, layout, legend_key
+from pinprof.report.charts.chart import legend_key
+from pinprof.report.charts.figures import Figure, bars, layout
 from pinprof.report.html import Markup, bold
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.drawn_lanes import MAX_BARS, figure_in_words, lanes_that_fit
-from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, KINDS
-from pinprof.report.timeline.lane import GPU_STEPS, STALLS, STEPS, WORK, Columns, Drawing, Lane, Names
+from pinprof.report.timeline.drawn_lanes import MAX_FIGURE_BARS, figure_in_words, lanes_that_fit
+from pinprof.report.timeline.kinds import EVENT_KINDS, EXPOSED_COPY_KIND, OVERLAPPED_COPY_KIND
+from pinprof.report.timeline.lane import (
+    GPU_STEP_SOURCE,
+    STALL_SOURCE,
+    STEP_SOURCE,
+    WORK_SOURCE,
+    Columns,
+    Drawing,
+    Lane,
+    Names,
+)
 from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.steps import Window, shown_numbers, step_names, step_range, usable_steps
 from pinprof.report.words import cut
@@ -28,31 +38,35 @@ from pinprof.units import duration, ms, size
 
 BAR_HEIGHT = 0.84
 """The height of a bar, in rows."""
-ROW, LINE, BUTTONS, AXIS = 22, 17, 40, 50
+ROW_PIXELS, LINE_PIXELS, BUTTONS_PIXELS, AXIS_HEIGHT_PIXELS = 22, 17, 40, 50
 """Pixels of a row, of a line of text or of the legend, of the buttons with their margin, and of the axis below."""
-TITLE = 42
+TITLE_HEIGHT_PIXELS = 42
 """Pixels of the title's first line, with the margin above."""
-LEAST_WIDTH = 900
+MIN_FIGURE_PIXELS = 900
 """Pixels; on a narrower screen the figure scrolls by itself."""
-LETTER, SWATCH = 6.6, 44
+LEGEND_LETTER_PIXELS, SWATCH_PIXELS = 6.6, 44
 """Pixels of the legend: of a letter, and of the swatch of an entry."""
-WRAPPED = 140
+TITLE_LINE_CHARS = 140
 """Letters of a line below the title."""
-MOST_BUTTONS = 12
+MAX_STEP_BUTTONS = 12
 """The most steps with buttons; more have a menu."""
-MARGIN = 0.01
+MARGIN_SHARE_OF_RANGE = 0.01
 """The margin at both sides, as a share of the time that is shown."""
-NAMED = (kinds.STEP, *range(kinds.STALL, kinds.KERNEL_KIND))
+KINDS_WITH_NAMES = (kinds.STEP_KIND, *range(kinds.FIRST_STALL_KIND, kinds.KERNEL_KIND))
 """Kinds whose bars have their name in them, if it fits."""
-SAME = {
-    kinds.COMPUTE_ONLY: kinds.KERNEL_KIND,
-    kinds.COLLECTIVE_ONLY: kinds.COLLECTIVE_KIND,
-    kinds.MEMSET_ONLY: kinds.MEMSET_KIND,
+LEGEND_KIND = {
+    kinds.COMPUTE_ONLY_KIND: kinds.KERNEL_KIND,
+    kinds.COLLECTIVE_ONLY_KIND: kinds.COLLECTIVE_KIND,
+    kinds.MEMSET_ONLY_KIND: kinds.MEMSET_KIND,
 }
 """Kinds of the overlap band that share the legend's entry of another kind."""
-STEERING = {"scrollZoom": True, "displaylogo": False, "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"]}
+PLOTLY_CONFIG = {
+    "scrollZoom": True,
+    "displaylogo": False,
+    "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+}
 """The configuration of plotly: the wheel zooms."""
-HINT = (
+HOW_TO_ZOOM = (
     "The wheel zooms, dragging moves, Shift-drag zooms in, a double click shows all; the legend hides bars. "
     "Bars thinner than a pixel are drawn as one: zoom in."
 )
@@ -62,7 +76,7 @@ class Bars(NamedTuple):
     """Bars of one kind; times in ms."""
 
     kind: int
-    """Index into KINDS."""
+    """Index into EVENT_KINDS."""
     row: list[int]
     start_ms: list[float]
     length_ms: list[float]
@@ -73,8 +87,12 @@ class Bars(NamedTuple):
 
 
 def timeline_chart(
-    analysis: Analysis, title: tuple[str, str], window: Window | None = None, part: str = "", max_bars: int = MAX_BARS
-) -> Chart:
+    analysis: Analysis,
+    title: tuple[str, str],
+    window: Window | None = None,
+    part: str = "",
+    max_bars: int = MAX_FIGURE_BARS,
+) -> Figure:
     """Return the timeline of a part of a trace, by default of its complete steps, or the first of them if not all fit.
 
     `title` is the name of the trace and the sentence below it; `part` describes a part that was given by times. The
@@ -87,14 +105,14 @@ def timeline_chart(
     data = series(_bars(analysis, drawing, row_of_lane))
     axis = row_axis(texts, max(row_of_lane, default=0) + 1)
     shape = _layout(trace, drawing, axis, data, (title[0], title[1], drawn))
-    return Chart(HINT, data, shape, min_width=LEAST_WIDTH, config=STEERING)
+    return Figure(data, shape)
 
 
 def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
     """Return a series of plotly for each kind of bars; kinds that look alike share an entry of the legend."""
     data: list[dict[str, Any]] = []
     for of_kind in all_bars:
-        kind, entry = KINDS[of_kind.kind], KINDS[SAME.get(of_kind.kind, of_kind.kind)].label
+        kind, entry = EVENT_KINDS[of_kind.kind], EVENT_KINDS[LEGEND_KIND.get(of_kind.kind, of_kind.kind)].label
         text = {"text": of_kind.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
         of_plotly = bars(
             kind.label,
@@ -158,10 +176,10 @@ def _bars(analysis: Analysis, drawing: Drawing, row_of_lane: list[int]) -> Itera
             of_kind.start_ms.extend(ms(int(lane.start_ns[index]) - zero) for index in chosen)
             of_kind.length_ms.extend(ms(int(lane.end_ns[index] - lane.start_ns[index])) for index in chosen)
             of_kind.hover.extend(texts[index] for index in chosen)
-            if kind == kinds.STEP:
+            if kind == kinds.STEP_KIND:
                 of_kind.text.extend(context.steps[lane.row[index]] for index in chosen)
-            elif kind in NAMED:
-                of_kind.text.extend([KINDS[kind].label] * len(chosen))
+            elif kind in KINDS_WITH_NAMES:
+                of_kind.text.extend([EVENT_KINDS[kind].label] * len(chosen))
         yield of_kind
 
 
@@ -171,17 +189,17 @@ def _hover_texts(context: LaneContext, lane: Lane, zero_ns: int) -> Iterator[Mar
     columns = lane.source.columns(context, lane)
     of_event = columns.get("around")
     around = of_event if isinstance(of_event, np.ndarray) else np.zeros(len(lane), np.int64)
-    if lane.source is WORK:  # without a place of its own it has that of its launch
+    if lane.source is WORK_SOURCE:  # without a place of its own it has that of its launch
         of_launch = follow(context.around.call.astype(np.int32), context.trace.links.launch[lane.row])
         around = np.where(around > 0, around, np.maximum(of_launch, 0))
     rows = zip(_names(context, lane, columns), around.tolist(), *(column.tolist() for column in times), strict=True)
     for name, around, start, end, busy, count, kind, row in rows:
         heading, lasts = name, duration(end - start)
         if count > 1:
-            heading = f"{count:,} events, most time in: {KINDS[kind].label}"
+            heading = f"{count:,} events, most time in: {EVENT_KINDS[kind].label}"
             lasts = f"{duration(busy)} in {lasts}, the longest: {name}"
         lines = [heading, f"{lasts}, from {duration(start - zero_ns)} on"]
-        if lane.source is WORK:
+        if lane.source is WORK_SOURCE:
             moved = f"{size(int(gpu.bytes[row]))}, " if gpu.bytes[row] != NONE else ""
             lines.append(f"{moved}stream {gpu.stream[row]} of {lane.group}")
         yield Markup("<br>").join((bold(lines[0]), *lines[1:], *context.around.lines[around]))
@@ -189,14 +207,14 @@ def _hover_texts(context: LaneContext, lane: Lane, zero_ns: int) -> Iterator[Mar
 
 def _names(context: LaneContext, lane: Lane, columns: Columns) -> list[str]:
     """Return the name of each rectangle; names of waits and of parts of copies begin with their kind."""
-    if lane.source in {STEPS, GPU_STEPS}:
+    if lane.source in {STEP_SOURCE, GPU_STEP_SOURCE}:
         return [context.steps[row] for row in lane.row.tolist()]
     named = columns.get("name")
-    labels = [KINDS[kind].label for kind in lane.kind.tolist()]
+    labels = [EVENT_KINDS[kind].label for kind in lane.kind.tolist()]
     if not isinstance(named, Names):
         return labels
     names = [cut(named.names[code]) for code in named.codes.tolist()]
-    prefixed = (lane.source is STALLS) | np.isin(lane.kind, (COPY_ONLY, BOTH))
+    prefixed = (lane.source is STALL_SOURCE) | np.isin(lane.kind, (EXPOSED_COPY_KIND, OVERLAPPED_COPY_KIND))
     return [
         f"{label}: {name}" if has_kind else name for label, name, has_kind in zip(labels, names, prefixed, strict=True)
     ]
@@ -207,16 +225,16 @@ def _layout(
 ) -> dict[str, Any]:
     """Return the layout; from top to bottom: title, buttons, legend, rows, axis. All but the width is in pixels."""
     name, verdict, drawn = title
-    below = [Markup.escape(line) for text in (verdict, drawn) for line in wrap(text, WRAPPED)]
-    legend = LINE * _legend_lines([entry["name"] for entry in data if entry["showlegend"]]) + 12
-    plot = round(ROW * (axis["range"][0] - axis["range"][1]))
+    below = [Markup.escape(line) for text in (verdict, drawn) for line in wrap(text, TITLE_LINE_CHARS)]
+    legend = LINE_PIXELS * _legend_lines([entry["name"] for entry in data if entry["showlegend"]]) + 12
+    plot = round(ROW_PIXELS * (axis["range"][0] - axis["range"][1]))
     steer = _step_menu(trace, drawing, plot, legend)
-    top = TITLE + LINE * len(below) + (BUTTONS if steer else 8) + legend
+    top = TITLE_HEIGHT_PIXELS + LINE_PIXELS * len(below) + (BUTTONS_PIXELS if steer else 8) + legend
     shape = layout(
-        top + plot + AXIS,
+        top + plot + AXIS_HEIGHT_PIXELS,
         _since(trace, drawing.window),
         "",
-        margin={"l": 8, "r": 12, "t": top, "b": AXIS},
+        margin={"l": 8, "r": 12, "t": top, "b": AXIS_HEIGHT_PIXELS},
         barmode="overlay",
         dragmode="pan",
         hoverlabel={"align": "left"},
@@ -239,7 +257,7 @@ def _layout(
             "xref": "container",
             "xanchor": "left",
             "pad": {"l": 8},
-            "y": 1 - 18 / (top + plot + AXIS),
+            "y": 1 - 18 / (top + plot + AXIS_HEIGHT_PIXELS),
             "yref": "container",
             "yanchor": "top",
             "subtitle": {"text": Markup("<br>").join(below)},
@@ -251,7 +269,11 @@ def _layout(
 
 def _legend_lines(names: Sequence[str]) -> int:
     """Return how many lines a legend takes on the narrowest screen."""
-    return ceil(sum(LETTER * len(name) + SWATCH for name in names) / (LEAST_WIDTH - 250)) if names else 0
+    return (
+        ceil(sum(LEGEND_LETTER_PIXELS * len(name) + SWATCH_PIXELS for name in names) / (MIN_FIGURE_PIXELS - 250))
+        if names
+        else 0
+    )
 
 
 def _since(trace: Trace, window: Window) -> str:
@@ -262,7 +284,7 @@ def _since(trace: Trace, window: Window) -> str:
 
 
 def _axis_range(start_ns: int, end_ns: int) -> list[float]:
-    margin = MARGIN * (end_ns - start_ns)
+    margin = MARGIN_SHARE_OF_RANGE * (end_ns - start_ns)
     return [ms(start_ns - margin), ms(end_ns + margin)]
 
 
@@ -283,7 +305,7 @@ def _step_menu(trace: Trace, drawing: Drawing, plot: int, legend: int) -> dict[s
         for label, start, end in views
     ]
     menu = {
-        "type": "buttons" if len(drawn) <= MOST_BUTTONS else "dropdown",
+        "type": "buttons" if len(drawn) <= MAX_STEP_BUTTONS else "dropdown",
         "direction": "right",
         "buttons": choices,
         "active": 0,

@@ -19,9 +19,9 @@ from pinprof.report.comparison.words import ARROW, amount, before_to_after, step
 from pinprof.report.html import Markup, inline_html, lines, note
 from pinprof.report.page import report_page, top
 from pinprof.report.timeline import SharedTimeline, fragment, framed, kinds
-from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
+from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
 from pinprof.report.timeline.kinds import short
-from pinprof.report.timeline.lane import CHANGES, Lane, levels
+from pinprof.report.timeline.lane import CHANGE_SOURCE, Lane, levels
 from pinprof.report.timeline.steps import Window, choose_window, window_of_steps
 from pinprof.report.trace.page import division_bar
 from pinprof.report.view import Section, on_page
@@ -104,7 +104,7 @@ def _timelines(before: Analysis, after: Analysis, comparison: Comparison) -> Ite
         more = changed_lanes(comparison, sides, number)
         since = "the compared step of each"
         shared = SharedTimeline("comparison", side, title, first, view, view.start_ns, since, more)
-        timelines.append(fragment(analysis, MAX_EVENTS // len(sides), shared=shared))
+        timelines.append(fragment(analysis, MAX_PAGE_EVENTS // len(sides), shared=shared))
     yield framed(lines(timelines))
 
 
@@ -151,7 +151,7 @@ def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
     start, end, kind, row = start[order], end[order], kind[order], row[order]
     level = levels(start, end, LANES_OF_CHANGES)
     ones = np.ones(len(start), np.int64)
-    lane = Lane(CHANGE_GROUP, label, CHANGES, start, end, kind, row, ones, end - start, names=names)
+    lane = Lane(CHANGE_GROUP, label, CHANGE_SOURCE, start, end, kind, row, ones, end - start, names=names)
     for depth in range(LANES_OF_CHANGES):
         of_level = lane.taken(level == depth)
         if len(of_level):
@@ -159,8 +159,8 @@ def _lanes(label: str, changes: Iterable[Changed]) -> Iterator[Lane]:
 
 
 def _kind_of_change(status: ChangeStatus, difference: float | None) -> int:
-    of_status = {"gone": kinds.GONE, "new": kinds.NEW}
-    return of_status.get(status, kinds.LONGER if (difference or 0) > 0 else kinds.SHORTER)
+    of_status = {"gone": kinds.GONE_KIND, "new": kinds.NEW_KIND}
+    return of_status.get(status, kinds.LONGER_KIND if (difference or 0) > 0 else kinds.SHORTER_KIND)
 
 
 def _waits(comparison: Comparison, analysis: Analysis, side: int) -> Iterator[Changed]:
@@ -190,9 +190,9 @@ def _changed_copies(comparison: Comparison, analysis: Analysis) -> Iterator[Chan
 
 
 def _sentence(kind: int, what: str, figure: ComparedFigure, per: str) -> str:
-    only = {kinds.GONE: figure.before, kinds.NEW: figure.after}.get(kind)
+    only = {kinds.GONE_KIND: figure.before, kinds.NEW_KIND: figure.after}.get(kind)
     value = amount(figure.unit, only.value) if only else before_to_after(figure)
-    return f"{kinds.KINDS[kind].label}: {what}, {value} {per}"
+    return f"{kinds.EVENT_KINDS[kind].label}: {what}, {value} {per}"
 
 
 def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> Iterator[Changed]:
@@ -209,7 +209,7 @@ def _kernels(comparison: Comparison, sides: Sequence[Analysis], side: int) -> It
         kind = _kind_of_change("gone" if not now else "changed" if was else "new", now - was)
         times = f"{duration(was)} {ARROW} {duration(now)}" if was and now else duration(was or now)
         rows = np.flatnonzero((gpu.name == code) & (gpu.category == KERNEL))
-        yield _of_rows(f"{kinds.KINDS[kind].label}: {short(name)}, {times} {comparison.per}", kind, gpu, rows)
+        yield _of_rows(f"{kinds.EVENT_KINDS[kind].label}: {short(name)}, {times} {comparison.per}", kind, gpu, rows)
 
 
 def _kernel_times(trace: Trace) -> dict[str, float]:

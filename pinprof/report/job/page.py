@@ -11,13 +11,12 @@ from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analysis import Analysis
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
-from pinprof.report.charts.chart import chart_html
 from pinprof.report.charts.ranks import ranks_chart
 from pinprof.report.html import Column, Markup, facts, inline_html, lines, note, number_columns, table
 from pinprof.report.job.view import (
-    GPU_IDLE,
-    MAX_ROWS,
-    STALLS,
+    GPU_IDLE_TITLE,
+    MAX_RANK_ROWS,
+    STALL_TITLE,
     RankTime,
     clocks_line,
     collectives,
@@ -39,7 +38,7 @@ from pinprof.report.job.view import (
 from pinprof.report.page import report_page, top
 from pinprof.report.source import PLAIN, Code
 from pinprof.report.timeline import SharedTimeline, fragment, framed
-from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
+from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
 from pinprof.report.timeline.steps import choose_window, step_names
 from pinprof.report.trace.page import section
 from pinprof.report.view import Section, on_page
@@ -48,9 +47,9 @@ from pinprof.units import duration, percent
 
 MAX_TIMELINES = 4
 """Ranks of a job with a timeline: each makes the page larger, and its trace is read a second time."""
-SHOWN_FIRST = 2
+TIMELINES_SHOWN_FIRST = 2
 """Timelines that are shown at first; buttons show the others."""
-MARGIN = 0.02
+MARGIN_SHARE_OF_STEPS = 0.02
 """The share of the shown steps that the first view shows before and after them."""
 
 
@@ -67,7 +66,7 @@ def to_html(
     `code` says how it shows the user's code; `others` are further ranks with a timeline.
     """
     entry = replace(entry, profile=replace(entry.profile, of_job=True))
-    report = section(1, entry, MAX_EVENTS, code)
+    report = section(1, entry, MAX_PAGE_EVENTS, code)
     return report_page(
         f"pinprof: {title(ranks)}",
         "pinprof: who holds up the job",
@@ -90,11 +89,10 @@ def files_to_draw(ranks: Ranks, parts: Sequence[RankPart]) -> dict[int, str]:
 
 
 def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:
-    chart = ranks_chart(ranks)
     shown_parts = (
-        (Section("Side by side", name="job-steps"), chart_html(chart) if chart else Markup()),
-        (Section("Timelines", name="job-timelines"), rank_timelines(ranks, drawn)),
+        (Section("Side by side", name="job-steps"), ranks_chart(ranks)),
         (Section("Ranks", notes=notes_on(ranks), name="job-ranks"), lines(_rows(ranks, drawn))),
+        (Section("Timelines", name="job-timelines"), rank_timelines(ranks, drawn)),
         (collectives(ranks), Markup()),
         (findings(ranks), Markup()),
     )
@@ -103,7 +101,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     doubt_section = doubts(ranks, parts)
     pieces = [
         top("heading-job", title(ranks), _recorded_on(parts), links),
-        _headline(ranks),
+        *_headline(ranks),
         *(note(f"{capitalized(words)}.") for words in (why_long(ranks, parts), traffic_line(ranks)) if words),
         *_choice(ranks),
         on_page(doubt_section) if doubt_section.notes else "",
@@ -132,8 +130,8 @@ def _choice(ranks: Ranks) -> Iterator[Markup]:
         yield Markup("<details><summary>The runs</summary><ul>{}</ul></details>").format(items)
 
 
-def _headline(ranks: Ranks) -> Markup:
-    """Return which rank holds up the others, with a link to that rank, or to a finding of many ranks."""
+def _headline(ranks: Ranks) -> Iterator[Markup]:
+    """Yield which rank holds up the others, why, and a link to that rank, or to a finding of many ranks."""
     link, advice = "trace-1", f"See what rank {ranks.shown_rank} does."
     if slowest_of(ranks) is None:
         advice = f"What costs rank {ranks.shown_rank} time is below."
@@ -142,13 +140,15 @@ def _headline(ranks: Ranks) -> Markup:
             at = f" in {finding_in(first)}" if finding_in(first) else ""
             link = "job-findings"
             advice = f"On {rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
-    headline = Markup('<p class="headline">{}. <strong><a href="#{}">{}</a></strong></p>')
-    return headline.format(inline_html(verdict_line(ranks)), link, inline_html(advice))
+    said, _, reason = verdict_line(ranks).partition(": ")
+    yield Markup('<p class="headline">{}.</p>').format(inline_html(said))
+    why = inline_html(f"{capitalized(reason)}. ") if reason else ""
+    yield Markup('<p>{}<strong><a href="#{}">{}</a></strong></p>').format(why, link, inline_html(advice))
 
 
 def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
     rows = longest_alone_first(ranks.rows)
-    first, rest = rows[:MAX_ROWS], rows[MAX_ROWS:]
+    first, rest = rows[:MAX_RANK_ROWS], rows[MAX_RANK_ROWS:]
     columns = columns_of(ranks)
     yield _table("Those that need longest alone come first", first, columns, ranks.slowest_rank, drawn)
     if rest:
@@ -178,8 +178,8 @@ def _cells(row: RankRow, times: Sequence[RankTime], drawn: Collection[int], *, i
 def _time(time: RankTime, row: RankRow) -> str:
     """Return a time of a rank, with its main cause."""
     causes = {
-        GPU_IDLE: [IDLE[cause].does for cause, _ in row.idle],
-        STALLS: [WAITS[cause].label for cause, _ in row.stalls],
+        GPU_IDLE_TITLE: [IDLE[cause].does for cause, _ in row.idle],
+        STALL_TITLE: [WAITS[cause].label for cause, _ in row.stalls],
     }
     ns = time.of(row)
     return ", ".join((NOTHING if ns is None else duration(ns), *causes.get(time.title, [])[:1]))
@@ -201,11 +201,11 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     rows = {row.rank: row for row in ranks.rows}
     shown = analyses[ranks.shown_rank]
     window, clock = choose_window(shown.trace), _clock_ns(shown, rows[ranks.shown_rank])
-    first = (-MARGIN * window.span_ns, (1 + MARGIN) * window.span_ns)
+    first = (-MARGIN_SHARE_OF_STEPS * window.span_ns, (1 + MARGIN_SHARE_OF_STEPS) * window.span_ns)
     aligned = clocks_line(ranks) is not None
     named = dict(enumerate(step_names(shown.trace))).get(window.first, "the trace")
     of_shown = f"{named} of rank {ranks.shown_rank}"
-    most = MAX_EVENTS // (len(analyses) + 1)  # the report on the shown rank has one, too
+    most = MAX_PAGE_EVENTS // (len(analyses) + 1)  # the report on the shown rank has one, too
     drawn = []
     for rank, analysis in analyses.items():
         view, ahead = choose_window(analysis.trace), _clock_ns(analysis, rows[rank]) - clock
@@ -215,9 +215,12 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
         drawn.append((rank, fragment(analysis, most, shared=shared)))
     button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
     region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
-    buttons = (button.format(rank, "true" if index < SHOWN_FIRST else "false") for index, (rank, _) in enumerate(drawn))
+    buttons = (
+        button.format(rank, "true" if index < TIMELINES_SHOWN_FIRST else "false")
+        for index, (rank, _) in enumerate(drawn)
+    )
     regions = (
-        region.format(rank, "" if index < SHOWN_FIRST else Markup(" hidden"), timeline)
+        region.format(rank, "" if index < TIMELINES_SHOWN_FIRST else Markup(" hidden"), timeline)
         for index, (rank, timeline) in enumerate(drawn)
     )
     return Markup(
@@ -237,6 +240,6 @@ def _explanation(ranks: Ranks, drawn: int) -> str:
     axis = f"on one time axis: {aligned}" if aligned else unaligned
     which = "All ranks" if drawn == len(ranks.rows) else f"{drawn} of {len(ranks.rows):,} ranks"
     return (
-        f"{which}, {axis}. Zooming one zooms all. Click a rank in the figure above to see its timeline, or press its "
+        f"{which}, {axis}. Zooming one zooms all. Click a rank in the table above to see its timeline, or press its "
         "button to show or hide it."
     )

@@ -49,4 +49,6 @@ for (const button of rankButtons) {
 for (const button of document.querySelectorAll(".to-rank")) {
   button.addEventListener("click", () => goToRank(button.dataset.rank));
 }
-document.addEventListener("picked", ({ detail }) => goToRank(String(detail.x), detail.text));
+document.addEventListener("click", ({ target }) => {
+  if (target.matches(".chart [data-rank]")) goToRank(target.dataset.rank, target.dataset.file);
+});

@@ -7,8 +7,8 @@ from rich.text import Text
 
 from pinprof.ranks.rank import RankPart, RankRow, Ranks
 from pinprof.report.job.view import (
-    MAX_ROWS,
-    PAUSED,
+    MAX_RANK_ROWS,
+    PAUSE_TITLE,
     collectives,
     columns_of,
     doubts,
@@ -28,17 +28,17 @@ from pinprof.report.view import Section, in_terminal
 from pinprof.report.words import NOTHING, capitalized, printable
 from pinprof.units import counted, duration, milliseconds, percent
 
-MAX_BARS = 8
+MAX_RANK_BARS = 8
 """The most ranks with a bar, those that need longest alone; further ones are counted."""
-LONGEST = 48
+LONGEST_BAR_CHARS = 48
 """Characters of the longest bar."""
-LEAST = 10
-LABELS = 52
+SHORTEST_BAR_CHARS = 10
+LABEL_COLUMNS = 52
 """Columns for the words before and after a bar."""
-MAX_DOUBTS = 2
-LISTED = 16
-"""Ranks that the table lists if there are more than `MAX_ROWS`: those that need longest alone."""
-NARROW = 104
+MAX_BRIEF_DOUBTS = 2
+MAX_LISTED_RANKS = 16
+"""Ranks that the table lists if there are more than `MAX_RANK_ROWS`: those that need longest alone."""
+NARROW_COLUMNS = 104
 """Columns of a terminal below which the table of ranks has no padding."""
 
 
@@ -70,14 +70,14 @@ def _unless_empty(part: Section) -> Iterator[RenderableType]:
 
 
 def _rank_rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
-    columns = [time for time in columns_of(ranks) if time.title != PAUSED]  # it is in the verdict
+    columns = [time for time in columns_of(ranks) if time.title != PAUSE_TITLE]  # it is in the verdict
     rows = table("rank", *(time.title for time in columns), "came last", text_columns=1)
-    if width < NARROW:
+    if width < NARROW_COLUMNS:
         rows.padding, rows.show_edge = 0, False
     for column in rows.columns:
         column.header = str(column.header).replace(" ", "\n")
-    many = len(ranks.rows) > MAX_ROWS
-    for row in longest_alone_first(ranks.rows)[:LISTED] if many else ranks.rows:
+    many = len(ranks.rows) > MAX_RANK_ROWS
+    for row in longest_alone_first(ranks.rows)[:MAX_LISTED_RANKS] if many else ranks.rows:
         times = (time.of(row) for time in columns)
         rows.add_row(
             f"{row.rank} *" if row.rank == ranks.slowest_rank else str(row.rank),
@@ -86,7 +86,9 @@ def _rank_rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
         )
     yield rows
     if many:
-        yield bullet(f"the {LISTED} that need longest alone; the page and the JSON report have all {len(ranks.rows)}")
+        yield bullet(
+            f"the {MAX_LISTED_RANKS} that need longest alone; the page and the JSON report have all {len(ranks.rows)}"
+        )
     yield from map(bullet, notes_on(ranks))
 
 
@@ -104,25 +106,25 @@ def _brief(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     if words := traffic_line(ranks):
         yield hanging(Text("  "), Text(f"{capitalized(words)}."))
     reasons = doubts_by_rank(ranks, parts)
-    for doubt in reasons[:MAX_DOUBTS]:
+    for doubt in reasons[:MAX_BRIEF_DOUBTS]:
         yield note(f"{doubt}.")
-    if (left_out := len(reasons) - MAX_DOUBTS) > 0:
+    if (left_out := len(reasons) - MAX_BRIEF_DOUBTS) > 0:
         yield Text(f"Note: {counted(left_out, 'more doubt')}: --full")
     yield Text(f"\n{shown_rank_line(ranks)}; --full has the table of all ranks, and their collectives.")
 
 
 def _bars(ranks: Ranks, width: int) -> Iterator[RenderableType]:
     """Yield a bar for each rank: how long its step would take if it waited for no other, relative to the longest."""
-    rows = longest_alone_first(ranks.rows) if len(ranks.rows) > MAX_BARS else ranks.rows
+    rows = longest_alone_first(ranks.rows) if len(ranks.rows) > MAX_RANK_BARS else ranks.rows
     longest = max((row.alone_ns or 0.0 for row in ranks.rows), default=0.0)
     if not longest:
         return
     yield Text("")
-    room = max(min(width - LABELS, LONGEST), LEAST)
-    digits = max(len(str(row.rank)) for row in rows[:MAX_BARS])
-    for row in rows[:MAX_BARS]:
+    room = max(min(width - LABEL_COLUMNS, LONGEST_BAR_CHARS), SHORTEST_BAR_CHARS)
+    digits = max(len(str(row.rank)) for row in rows[:MAX_RANK_BARS])
+    for row in rows[:MAX_RANK_BARS]:
         yield Text(_bar(row, ranks, longest, room, digits))
-    if (left_out := len(rows) - MAX_BARS) > 0:
+    if (left_out := len(rows) - MAX_RANK_BARS) > 0:
         yield Text(f"  and {counted(left_out, 'more rank')}")
     yield Text("  alone: the step that a rank would need if it waited for no other", "dim")
 

@@ -16,24 +16,24 @@ from pinprof.report.view import Fact, ReportTable, Section
 from pinprof.report.words import NOTHING, capitalized, effect_and_remedy, place, with_more_sites
 from pinprof.units import NS_PER_MS, between, counted, duration, percent, rate, size
 
-LONGEST_GROUP = 32
+MAX_GROUP_CHARS = 32
 """Characters of a process group's list of ranks that are shown."""
-MAX_ROWS = 32
+MAX_RANK_ROWS = 32
 """The most ranks in the page's table; further ones are folded. Those that need longest alone come first."""
 MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
 """The most that a terminal lists."""
 MAX_TRAFFIC = 3
 """Names of collectives whose bus bandwidth a line names."""
-MAX_RUNS = 6
+MAX_RANK_RUNS = 6
 """Runs of ranks that are named; further ranks are counted."""
 WRONG_CLOCK_NS = 1_000_000
 """Clocks that NTP sets differ by less."""
 NOBODY = "no rank holds up the others"
-PER_STEP = (
+MEANING_OF_TIMES = (
     "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
     "times: per complete step, with the profiler's cost in them"
 )
-BEHIND = (
+WAITING_IS_FREE = (
     "waiting costs a rank nothing if its own host would not be faster: compare the steps that each would have alone"
 )
 
@@ -57,14 +57,14 @@ def _idle_or_waiting(row: RankRow) -> float | None:
     return max(row.step_ns - max(row.work_ns - waited, 0.0), 0.0)
 
 
-PAUSED = "host runs no op"
-STALLS, GPU_IDLE = "stalls", "GPU idle"
-TIMES = (
+PAUSE_TITLE = "host runs no op"
+STALL_TITLE, GPU_IDLE_TITLE = "stalls", "GPU idle"
+RANK_TIMES = (
     RankTime("step", lambda row: row.step_ns, "per step, without the profiler"),
     RankTime("alone", lambda row: row.alone_ns, "a step, if the rank waited for no other"),
     RankTime("traced", lambda row: row.traced_ns),
     RankTime("GPU busy", lambda row: row.gpu_busy_ns),
-    RankTime(GPU_IDLE, lambda row: row.idle_ns),
+    RankTime(GPU_IDLE_TITLE, lambda row: row.idle_ns),
     RankTime(
         "GPU idle or waiting",
         _idle_or_waiting,
@@ -72,9 +72,9 @@ TIMES = (
         is_column=False,
     ),
     RankTime("copies exposed", lambda row: row.exposed_copies_ns),
-    RankTime(STALLS, lambda row: row.stall_ns, "of the host per traced step, in calls that can block"),
+    RankTime(STALL_TITLE, lambda row: row.stall_ns, "of the host per traced step, in calls that can block"),
     RankTime("input", lambda row: row.input_ns, "per traced step, the host waits for the next batch"),
-    RankTime(PAUSED, lambda row: row.pause_ns),
+    RankTime(PAUSE_TITLE, lambda row: row.pause_ns),
     RankTime("NCCL overlapped", lambda row: row.overlapped_communication_ns),
     RankTime("NCCL exposed", lambda row: row.exposed_communication_ns, "per traced step, while no other kernel runs"),
     RankTime("waited", lambda row: row.waited_ns, "for others per traced step, in kernels of collectives"),
@@ -107,7 +107,7 @@ def why_nobody(ranks: Ranks) -> str:
     alone = [row.alone_ns for row in ranks.rows if row.alone_ns]
     without = len(ranks.rows) - len(alone)
     if len(alone) <= 1:
-        return "the traces do not show what the ranks would need alone, so it is unknown who holds up whom"
+        return "it is unknown who holds up the others: the traces do not show what each rank would need alone"
     longest = longest_alone_first(ranks.rows)[0]
     others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
     alike = (1 + SKEWED) * (1 + ranks.unsure) * others
@@ -191,8 +191,8 @@ def rank_numbers(ranks: Sequence[int], of: int) -> str:
             runs[-1] = runs[-1][0], rank
         else:
             runs.append((rank, rank))
-    named = ", ".join(_run(*run) for run in runs[:MAX_RUNS])
-    rest = sum(last - first + 1 for first, last in runs[MAX_RUNS:])
+    named = ", ".join(_run(*run) for run in runs[:MAX_RANK_RUNS])
+    rest = sum(last - first + 1 for first, last in runs[MAX_RANK_RUNS:])
     more = f" and {rest} more" if rest else ""
     return f"rank{'s' * (len(ranks) > 1)} {named}{more}"
 
@@ -206,7 +206,7 @@ def _run(first: int, last: int) -> str:
 def ranks_of_group(collective: Collective) -> str:
     """Return the ranks of a collective as recorded, or the beginning of a long list."""
     ranks = collective.group or NOTHING
-    return ranks if len(ranks) <= LONGEST_GROUP else f"{ranks[: LONGEST_GROUP - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return ranks if len(ranks) <= MAX_GROUP_CHARS else f"{ranks[: MAX_GROUP_CHARS - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
@@ -231,9 +231,9 @@ def _apart(ranks: Ranks) -> str | None:
             after[row.steps_before].append(row.rank)
     if len(after) <= 1:
         return None
-    groups = sorted(after.items(), key=lambda group: -len(group[1]))[:MAX_RUNS]
+    groups = sorted(after.items(), key=lambda group: -len(group[1]))[:MAX_RANK_RUNS]
     listed = "; ".join(f"{rank_numbers(having, len(ranks.rows))} after {steps}" for steps, having in groups)
-    return f"recorded at different steps ({listed}{' and more' * (len(after) > MAX_RUNS)})"
+    return f"recorded at different steps ({listed}{' and more' * (len(after) > MAX_RANK_RUNS)})"
 
 
 # Sections
@@ -246,7 +246,7 @@ def doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Section:
 
 def summary(ranks: Ranks) -> Iterator[Fact]:
     """Yield the times that have a card, with their range over the ranks; times that are 0 on all are left out."""
-    for time in TIMES:
+    for time in RANK_TIMES:
         times = [ns for row in ranks.rows if (ns := time.of(row)) is not None]
         if time.meaning and any(times):
             length, range_of_ranks = spread(times)
@@ -255,15 +255,15 @@ def summary(ranks: Ranks) -> Iterator[Fact]:
 
 def columns_of(ranks: Ranks) -> list[RankTime]:
     """Return the columns of the table of ranks: the times that are not 0 on all of them."""
-    return [time for time in TIMES if time.is_column and any(map(time.of, ranks.rows))]
+    return [time for time in RANK_TIMES if time.is_column and any(map(time.of, ranks.rows))]
 
 
 def notes_on(ranks: Ranks) -> list[str]:
     """Return the notes on the table of ranks."""
     shown = columns_of(ranks)
-    nothing = [time.title for time in TIMES if time.is_column and time not in shown]
-    notes = [PER_STEP, f"none on any rank: {', '.join(nothing)}" if nothing else ""]
-    notes += [BEHIND] if ranks.slowest_rank is None and any(row.waited_ns for row in ranks.rows) else []
+    nothing = [time.title for time in RANK_TIMES if time.is_column and time not in shown]
+    notes = [MEANING_OF_TIMES, f"none on any rank: {', '.join(nothing)}" if nothing else ""]
+    notes += [WAITING_IS_FREE] if ranks.slowest_rank is None and any(row.waited_ns for row in ranks.rows) else []
     return list(filter(None, notes))
 
 

@@ -17,14 +17,14 @@ from pinprof.report.tables.grid import Grid
 from pinprof.report.timeline.steps import choose_window
 from pinprof.report.words import not_shown, printable
 
-TABLES = (host.ops, gpu.kernels, gpu.copies, host.waits, gpu.collectives)
-LEVEL = 6
+TABLE_MAKERS = (host.ops, gpu.kernels, gpu.copies, host.waits, gpu.collectives)
+TABLES_DEFLATE_LEVEL = 6
 """The level of deflate; 9 takes far longer for 1 % less."""
 
 
 def grids_of(analysis: Analysis) -> list[Grid]:
     """Return the tables of a trace, without those that are empty or withheld."""
-    return [grid for make in TABLES if (grid := make(analysis))]
+    return [grid for make in TABLE_MAKERS if (grid := make(analysis))]
 
 
 def tables(number: int, analysis: Analysis, grids: Sequence[Grid], quoting: Quoting) -> Markup:
@@ -74,7 +74,7 @@ def _packed(analysis: Analysis, grids: Sequence[Grid], quoting: Quoting) -> str:
         "grids": [_grid(grid, zero, quoting) for grid in grids],
     }
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), LEVEL)).decode()
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "replace"), TABLES_DEFLATE_LEVEL)).decode()
 
 
 def _grid(grid: Grid, zero_ns: int, quoting: Quoting) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from pinprof.analyses.by_name.names import Origins
 from pinprof.analysis import Analysis
 from pinprof.intervals import length, union
 from pinprof.report.tables.grid import (
-    BYTES,
-    RATE,
-    SHARE,
-    TIME,
-    WHERE,
+    BYTES_VALUES,
+    ORIGIN_COLUMNS,
+    RATE_VALUES,
+    SHARE_VALUES,
+    TIME_VALUES,
     EventGroups,
     Field,
     Grid,
@@ -25,8 +25,10 @@ from pinprof.trace.lines import Place
 from pinprof.trace.links import follow
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Bools, Int32s, Int64s
 
-OF_WORK = Field("share", "of GPU work", SHARE, "the time in which GPUs work, including copies", ("total", "whole"))
-LAUNCHED = (Field("stream", "stream"), Field("op", "launched by"), *WHERE)
+SHARE_OF_WORK_COLUMN = Field(
+    "share", "of GPU work", SHARE_VALUES, "the time in which GPUs work, including copies", ("total", "whole")
+)
+LAUNCH_COLUMNS = (Field("stream", "stream"), Field("op", "launched by"), *ORIGIN_COLUMNS)
 
 
 def kernels(analysis: Analysis) -> Grid | None:
@@ -43,7 +45,7 @@ def kernels(analysis: Analysis) -> Grid | None:
 
 def _share(analysis: Analysis) -> tuple[Field, ...]:
     """Return the column of shares, unless the time in which GPUs work is withheld."""
-    return () if analysis.profile.withheld.busy else (OF_WORK,)
+    return () if analysis.profile.withheld.busy else (SHARE_OF_WORK_COLUMN,)
 
 
 def copies(analysis: Analysis) -> Grid | None:
@@ -64,14 +66,16 @@ def copies(analysis: Analysis) -> Grid | None:
     numbers = {"size": (sized, sized), "bytes": sums}
     exposed: tuple[Field, ...] = ()
     if not analysis.profile.withheld.overlap:
-        exposed = (Field("exposed", "exposed", TIME, "while no kernel runs", adds=True),)
+        exposed = (Field("exposed", "exposed", TIME_VALUES, "while no kernel runs", adds=True),)
         numbers["exposed"] = work.groups.sums(overlap.exposed_ns)
     fields = (
         Field("name", "direction"),
         Field("memory", "host memory"),
-        Field("size", "size of one", BYTES),
+        Field("size", "size of one", BYTES_VALUES),
         *timed(
-            *exposed, Field("bytes", "bytes", BYTES, adds=True), Field("rate", "rate", RATE, "", ("bytes", "total"))
+            *exposed,
+            Field("bytes", "bytes", BYTES_VALUES, adds=True),
+            Field("rate", "rate", RATE_VALUES, "", ("bytes", "total")),
         ),
     )
     note = "Copies by direction, host memory, size and stream, each listed once"
@@ -95,7 +99,7 @@ def collectives(analysis: Analysis) -> Grid | None:
     exposed = work.groups.sums(exposed_ns(gpu, rows))
     fields = (
         Field("name", "collective"),
-        *timed(Field("exposed", "exposed", TIME, "while no other kernel runs", adds=True), *_share(analysis)),
+        *timed(Field("exposed", "exposed", TIME_VALUES, "while no other kernel runs", adds=True), *_share(analysis)),
         Field("group", "ranks"),
         Field("kernel", "kernel"),
     )
@@ -136,7 +140,7 @@ class _Work:
             name,
             title,
             note,
-            (*fields, *LAUNCHED),
+            (*fields, *LAUNCH_COLUMNS),
             {"name": list(map(short_name, names)), "stream": on, **from_where, **(texts or {})},
             {**groups.timed, **(numbers or {})},
             {"name": [cut(text) for text in names], "device": device, "stream": lanes, **(seen or {})},

@@ -13,14 +13,21 @@ from pinprof.trace.lines import Place
 from pinprof.trace.tables import Bools, Int32s, Int64s
 from pinprof.units import shortened
 
-MOST_ROWS = 20_000
+MAX_TABLE_ROWS = 20_000
 """The most rows of a table, those of most time: each takes about 40 bytes of the page."""
-LONGEST_NAME = 300
+MAX_TABLE_NAME_CHARS = 300
 """Characters of a name: that of a kernel can have thousands."""
 
 Scopes: TypeAlias = "tuple[Sequence[float | None], Sequence[float | None]]"
 """A figure of each row: in the regular steps, and in the whole recording."""
-TEXT, COUNT, TIME, BYTES, RATE, SHARE = "text", "count", "time", "bytes", "rate", "share"
+TEXT_VALUES, COUNT_VALUES, TIME_VALUES, BYTES_VALUES, RATE_VALUES, SHARE_VALUES = (
+    "text",
+    "count",
+    "time",
+    "bytes",
+    "rate",
+    "share",
+)
 """The kinds of columns: times are ns, rates bytes per ns."""
 
 
@@ -29,7 +36,7 @@ class Field(NamedTuple):
 
     key: str
     title: str
-    kind: str = TEXT
+    kind: str = TEXT_VALUES
     meaning: str = ""
     ratio: tuple[str, str] | None = None
     """The two columns that it divides; `whole` is the total time."""
@@ -39,14 +46,14 @@ class Field(NamedTuple):
     """Whether its sum over rows has a meaning."""
 
 
-COUNTED = Field("count", "count", COUNT, adds=True)
-MEAN = Field("mean", "mean", TIME, ratio=("total", "count"))
-LONGEST = Field("most", "longest", TIME, "press it to see the longest in the timeline")
+COUNT_COLUMN = Field("count", "count", COUNT_VALUES, adds=True)
+MEAN_COLUMN = Field("mean", "mean", TIME_VALUES, ratio=("total", "count"))
+LONGEST_COLUMN = Field("most", "longest", TIME_VALUES, "press it to see the longest in the timeline")
 
 
 def timed(*more: Field, total: str = "total") -> tuple[Field, ...]:
     """Return the columns of events: count, total, mean and longest time, and `more`."""
-    return COUNTED, Field("total", total, TIME, adds=True), MEAN, LONGEST, *more
+    return COUNT_COLUMN, Field("total", total, TIME_VALUES, adds=True), MEAN_COLUMN, LONGEST_COLUMN, *more
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ class EventGroups:
         order = np.argsort(-total, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        return cls(first[order][:MOST_ROWS], np.minimum(rank[which], MOST_ROWS), time_ns, inside)
+        return cls(first[order][:MAX_TABLE_ROWS], np.minimum(rank[which], MAX_TABLE_ROWS), time_ns, inside)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -134,7 +141,7 @@ class EventGroups:
     def names(self) -> NamedRows:
         """The groups as rows of names, to find the leading value of each."""
         total = np.bincount(self.which, self.time_ns, minlength=len(self))[: len(self)].astype(np.int64)
-        return NamedRows(np.arange(len(self)), self.which, np.zeros(0, np.int64), total, MOST_ROWS)
+        return NamedRows(np.arange(len(self)), self.which, np.zeros(0, np.int64), total, MAX_TABLE_ROWS)
 
     def origins(self, origins: Origins) -> tuple[dict[str, list[str]], list[Place]]:
         """Return the columns on where most of each group comes from, and the places."""
@@ -155,7 +162,7 @@ class EventGroups:
 
 def short_name(name: str) -> str:
     """Return a name, shortened for a table."""
-    return shortened(name, LONGEST_NAME)
+    return shortened(name, MAX_TABLE_NAME_CHARS)
 
 
-WHERE = (Field("line", "line"), Field("module", "module"))
+ORIGIN_COLUMNS = (Field("line", "line"), Field("module", "module"))

@@ -11,16 +11,27 @@ from pinprof.analyses.syncs.sites import WaitCost
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.tables.grid import COUNT, SHARE, TIME, WHERE, EventGroups, Field, Grid, Scopes, short_name, timed
+from pinprof.report.tables.grid import (
+    COUNT_VALUES,
+    ORIGIN_COLUMNS,
+    SHARE_VALUES,
+    TIME_VALUES,
+    EventGroups,
+    Field,
+    Grid,
+    Scopes,
+    short_name,
+    timed,
+)
 from pinprof.report.wait_groups import BY_LIBRARY, BY_LINE, WAIT_PARTS, called_from_several, group_waits
 from pinprof.report.words import cut, place, short_place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 
-MOST_LEVELS = 64
+MAX_RECURSION_LEVELS = 64
 """Levels of callers that are searched for an op of the same name."""
-MOST_SEEN = 1000
+MAX_WAITS_IN_TIMELINE = 1000
 """The most waits of a site that the timeline finds one by one."""
 
 
@@ -37,9 +48,9 @@ def ops(analysis: Analysis) -> Grid | None:
     texts, places = groups.origins(
         Origins(trace, function_around(trace, np.arange(len(table))), analysis.details.sources)
     )
-    with_all = Field("all", "with callees", TIME, "with the ops that it calls", adds=True, over_rows=False)
-    kernels = Field("kernels", "kernels", COUNT, "that it launches itself", adds=True)
-    of_host = Field("share", "of host time", SHARE, "own time, of the steps on the host", ("total", "whole"))
+    with_all = Field("all", "with callees", TIME_VALUES, "with the ops that it calls", adds=True, over_rows=False)
+    kernels = Field("kernels", "kernels", COUNT_VALUES, "that it launches itself", adds=True)
+    of_host = Field("share", "of host time", SHARE_VALUES, "own time, of the steps on the host", ("total", "whole"))
     numbers = {**groups.timed, "all": groups.sums(outermost), "kernels": groups.sums(launched)}
     longest = groups.longest
     return Grid(
@@ -47,7 +58,7 @@ def ops(analysis: Analysis) -> Grid | None:
         "Ops",
         "Ops of all host threads by name, as traced, with the profiler's cost in their times. Own time is without "
         "the ops that an op calls",
-        (Field("name", "op"), *timed(of_host, with_all, kernels, total="own time"), *WHERE),
+        (Field("name", "op"), *timed(of_host, with_all, kernels, total="own time"), *ORIGIN_COLUMNS),
         {"name": list(map(short_name, names)), **texts},
         numbers,
         {"name": [cut(text) for text in names]},
@@ -75,7 +86,7 @@ def _within_same(trace: Trace) -> Bools:
     """Return whether each op runs within an op of the same name, whose time includes it."""
     name, around = trace.ops.name, trace.links.op_parent
     within = np.zeros(len(name), bool)
-    for _ in range(MOST_LEVELS):
+    for _ in range(MAX_RECURSION_LEVELS):
         if not (around != NONE).any():
             break
         within |= follow(name, around) == name
@@ -108,14 +119,14 @@ def waits(analysis: Analysis) -> Grid | None:
         "most": ([wait.stall_ns for wait in inside], [wait.stall_ns for wait in longest]),
         **{part.key: _of_sites(costs, part.time_ns) for part in parts},
     }
-    calls = [trace.calls.start_ns[syncs.stalls.call[of_site[:MOST_SEEN]]].tolist() for of_site in rows]
+    calls = [trace.calls.start_ns[syncs.stalls.call[of_site[:MAX_WAITS_IN_TIMELINE]]].tolist() for of_site in rows]
     return Grid(
         "waits",
         "Waits",
         "Calls in which the host can wait for the GPU, by cause and place, as traced",
         (
             Field("name", "cause"),
-            *timed(*(Field(part.key, part.label, TIME, part.meaning, adds=True) for part in parts)),
+            *timed(*(Field(part.key, part.label, TIME_VALUES, part.meaning, adds=True) for part in parts)),
             Field("op", "op or call"),
             Field("line", "line"),
             Field("library", "in"),

@@ -14,17 +14,17 @@ from pinprof.analysis import Analysis
 from pinprof.hues import HATCHES, PURPLE, see_through
 from pinprof.report.html import Markup, note
 from pinprof.report.timeline.arguments import INPUTS
-from pinprof.report.timeline.drawn_lanes import MAX_EVENTS, PageDrawing, lanes_of_page
-from pinprof.report.timeline.lane import FRAMES, OPS, Lane
+from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS, PageDrawing, lanes_of_page
+from pinprof.report.timeline.lane import FRAME_SOURCE, OP_SOURCE, Lane
 from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
-from pinprof.report.timeline.payload import ABSENT, FIRST, UNDRAWN, packed
+from pinprof.report.timeline.payload import ABSENT_LINK, FIRST_LINK, UNDRAWN_LINK, packed
 from pinprof.report.timeline.steps import Window, all_steps_text, choose_window, step_names
-from pinprof.report.timeline.worst_instance import LINKED, worst_instance
+from pinprof.report.timeline.worst_instance import RELATION_OF_LINK, worst_instance
 from pinprof.rules.rule import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import ROUNDS_UP, SIZE_UNITS, TIME_UNITS, duration
 
-UNITS = {"TIMES": TIME_UNITS, "SIZES": SIZE_UNITS}
+PAGE_UNITS = {"TIMES": TIME_UNITS, "SIZES": SIZE_UNITS}
 
 TOOLBAR = Markup("""\
 <div class="steer" role="toolbar" aria-label="Part of the timeline that is shown">
@@ -83,8 +83,10 @@ class SharedTimeline(NamedTuple):
 
 def constants() -> str:
     """Return the constants that the page's scripts share with Python, as JavaScript."""
-    units = {name: [(scale, unit, ROUNDS_UP.get(unit, 1)) for scale, unit in known] for name, known in UNITS.items()}
-    links = {"LINKED": LINKED, "ABSENT": ABSENT, "UNDRAWN": UNDRAWN, "FIRST": FIRST}
+    units = {
+        name: [(scale, unit, ROUNDS_UP.get(unit, 1)) for scale, unit in known] for name, known in PAGE_UNITS.items()
+    }
+    links = {"LINKED": RELATION_OF_LINK, "ABSENT": ABSENT_LINK, "UNDRAWN": UNDRAWN_LINK, "FIRST": FIRST_LINK}
     looks = {"HATCHES": HATCHES, "BUBBLE": see_through(PURPLE, 0.25)}
     named = {"INPUTS": INPUTS, **units, **links, **looks}
     return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in named.items())
@@ -97,7 +99,7 @@ def framed(timelines: Markup) -> Markup:
 
 def fragment(
     analysis: Analysis,
-    max_events: int = MAX_EVENTS,
+    max_events: int = MAX_PAGE_EVENTS,
     findings: Iterable[Finding] = (),
     shared: SharedTimeline | None = None,
 ) -> Markup:
@@ -161,7 +163,7 @@ def _inside(detail: PageDrawing) -> Iterator[str]:
     inner = [lane for lane in detail.lanes if lane.folded]
     if not inner:
         return
-    sources = {FRAMES.name: "Python frames", OPS.name: "ops further inside"}
+    sources = {FRAME_SOURCE.name: "Python frames", OP_SOURCE.name: "ops further inside"}
     named = " and ".join(words for name, words in sources.items() if any(lane.source.name == name for lane in inner))
     but = " outside of the steps shown at first" if detail.folded_full else ""
     blocks = in_blocks(inner, f"of them that are shorter than {duration(detail.folded_narrow_ns)}{but}")

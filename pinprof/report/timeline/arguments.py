@@ -25,14 +25,14 @@ INPUTS = "inputs"
 """The beginning of the line on an op's inputs, which the op's GPU work also shows."""
 MAX_INPUTS, MAX_TENSORS = 16, 4
 """The most inputs of an op that are shown, and tensors in a list of them."""
-MAX_LINE, MAX_KEY, MAX_VALUE, MAX_OTHERS = 600, 60, 200, 60
+MAX_LINE_CHARS, MAX_KEY_CHARS, MAX_VALUE_CHARS, MAX_OTHER_ARGS = 600, 60, 200, 60
 """Characters of a line, of a key and of a value, and how many others are listed."""
-DIMENSIONS, IMAGES = 3, 4
+GRID_DIMENSIONS, IMAGE_DIMENSIONS = 3, 4
 """The dimensions of a grid and of a block, and of a batch of images."""
 LARGEST_SIZE = 1 << 62
 
 DIMS, TYPES, STRIDES, CONCRETE = "Input Dims", "Input type", "Input Strides", "Concrete Inputs"
-BYTES = {
+BYTES_OF_TYPE = {
     **dict.fromkeys(("byte", "char", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
     **dict.fromkeys(("half", "bfloat16", "short"), 2),
     **dict.fromkeys(("float", "int"), 4),
@@ -53,20 +53,20 @@ def event_texts(args: ArgsByName) -> EventTexts:
     """Return the texts on args: sentences on those that pinprof knows, and the others as recorded."""
     lines: list[str] = []
     in_lines: set[str] = set()
-    for tell, keys in LINE_WRITERS:
-        line = tell(args)
+    for write_line, keys in LINE_WRITERS:
+        line = write_line(args)
         if line:
-            lines.append(cut(line, MAX_LINE))
+            lines.append(cut(line, MAX_LINE_CHARS))
             in_lines.update(keys)
-    others = [(cut(key, MAX_KEY), value_in_words(value)) for key, value in args.items() if key not in in_lines]
-    left_out = len(others) - MAX_OTHERS
+    others = [(cut(key, MAX_KEY_CHARS), value_in_words(value)) for key, value in args.items() if key not in in_lines]
+    left_out = len(others) - MAX_OTHER_ARGS
     more = [("…", f"{left_out:,} more")] if left_out > 0 else []
-    return EventTexts(tuple(lines), (*others[:MAX_OTHERS], *more))
+    return EventTexts(tuple(lines), (*others[:MAX_OTHER_ARGS], *more))
 
 
 def value_in_words(value: object) -> str:
     """Return a value of JSON as recorded, cut if it is long."""
-    return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MAX_VALUE)
+    return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), MAX_VALUE_CHARS)
 
 
 def _inputs(args: ArgsByName) -> str:
@@ -74,7 +74,7 @@ def _inputs(args: ArgsByName) -> str:
     dims, types = args.get(DIMS), args.get(TYPES)
     if not isinstance(dims, list) or not isinstance(types, list) or not dims or len(types) != len(dims):
         return ""
-    strides, concrete = (_beside(args.get(key), dims) for key in (STRIDES, CONCRETE))
+    strides, concrete = (_per_input(args.get(key), dims) for key in (STRIDES, CONCRETE))
     if CONCRETE in args and concrete is not args[CONCRETE]:
         return ""
     columns = zip(dims[:MAX_INPUTS], types, strides, concrete, strict=False)
@@ -83,7 +83,7 @@ def _inputs(args: ArgsByName) -> str:
     return f"{INPUTS}: {shown}{more}"
 
 
-def _beside(values: object, dims: list[Any]) -> list[Any]:
+def _per_input(values: object, dims: list[Any]) -> list[Any]:
     return values if isinstance(values, list) and len(values) == len(dims) else [None] * len(dims)
 
 
@@ -94,7 +94,7 @@ def _input(dims: object, kind: object, strides: object, concrete: object) -> str
         return value_in_words(value)
     if _is_shape(dims):
         if dims or name not in {"", "Scalar", "ScalarList", "GenericList"}:
-            return f"{_plain(dims)} {value_in_words(name)}".rstrip() + _form(dims, strides)
+            return f"{_plain(dims)} {value_in_words(name)}".rstrip() + _layout(dims, strides)
         return value_in_words(name).lower() or "None"
     if isinstance(dims, list) and all(map(_is_shape, dims)):
         return f"{counted(len(dims), 'tensor')} ({listed(list(map(_plain, dims)), MAX_TENSORS)})"
@@ -109,36 +109,36 @@ def _is_size(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LARGEST_SIZE
 
 
-def _form(dims: Any, strides: Any) -> str:
+def _layout(dims: Any, strides: Any) -> str:
     """Return the memory layout of a tensor that is not contiguous; empty for others."""
     if not isinstance(strides, list) or len(strides) != len(dims) or not all(map(_is_size, strides)):
         return ""
     outwards = range(len(dims) - 1, -1, -1)
     if _is_dense(dims, strides, outwards):
         return ""
-    if len(dims) == IMAGES and _is_dense(dims, strides, (1, 3, 2, 0)):
+    if len(dims) == IMAGE_DIMENSIONS and _is_dense(dims, strides, (1, 3, 2, 0)):
         return " channels last"
     return f" with strides {_plain(strides)}"
 
 
 def _is_dense(dims: list[int], strides: list[int], outwards: Iterable[int]) -> bool:
     """Return whether a tensor has no gaps, given its dimensions from the innermost in memory outwards."""
-    behind = 1
+    expected_stride = 1
     for dimension in outwards:
-        if dims[dimension] > 1 and strides[dimension] != behind:
+        if dims[dimension] > 1 and strides[dimension] != expected_stride:
             return False
-        behind *= max(dims[dimension], 1)
+        expected_stride *= max(dims[dimension], 1)
     return True
 
 
 def _plain(value: object) -> str:
-    return cut(json.dumps(value, ensure_ascii=False), MAX_VALUE)
+    return cut(json.dumps(value, ensure_ascii=False), MAX_VALUE_CHARS)
 
 
 def _grid(args: ArgsByName) -> str:
     """Return grid and block of a kernel, with its numbers of blocks and threads."""
     grid, block = args.get("grid"), args.get("block")
-    if not _is_shape(grid) or not _is_shape(block) or {len(grid), len(block)} != {DIMENSIONS}:
+    if not _is_shape(grid) or not _is_shape(block) or {len(grid), len(block)} != {GRID_DIMENSIONS}:
         return ""
     blocks, threads = math.prod(grid), math.prod(grid) * math.prod(block)
     sizes = f"grid {_product(grid)}, block {_product(block)}"
@@ -156,7 +156,8 @@ def _collective(args: ArgsByName) -> str:
         return ""
     kind = str(args.get("dtype", "")).lower()
     amounts = [
-        how_many(number) + (f" ({size(number * BYTES[kind])})" if kind in BYTES else "") for number in (sent, received)
+        how_many(number) + (f" ({size(number * BYTES_OF_TYPE[kind])})" if kind in BYTES_OF_TYPE else "")
+        for number in (sent, received)
     ]
     what = amounts[0] if sent == received else f"{amounts[0]} in, {amounts[1]} out"
     return f"{value_in_words(name)}: elements {what}{f', {value_in_words(kind)}' if kind else ''}"
@@ -172,24 +173,32 @@ LINE_WRITERS: tuple[tuple[Callable[[ArgsByName], str], frozenset[str]], ...] = (
 
 # The args of all events of a page
 
-OWN = ("External id", "correlation", "Ev Idx", "Record function id", "Sequence number", "Python id", "Python parent id")
+OWN_NUMBER_ARGS = (
+    "External id",
+    "correlation",
+    "Ev Idx",
+    "Record function id",
+    "Sequence number",
+    "Python id",
+    "Python parent id",
+)
 """Args whose number differs in each event."""
-LARGEST = 1 << 52
+MAX_EXACT_NUMBER = 1 << 52
 """JavaScript does not keep larger numbers exactly; these stay in the texts."""
 
-SIZE = "bytes"
-IN_COLUMNS = (SIZE, "memory bandwidth (GB/s)")
+SIZE_ARG = "bytes"
+IN_COLUMNS = (SIZE_ARG, "memory bandwidth (GB/s)")
 """Args of GPU work that the page has in other columns: the rate is the size by the length."""
-LONGEST = 1 << 20
+MAX_ARGS_CHARS = 1 << 20
 """Longer args are not read; those of an op on a thousand tensors have 50,000 characters."""
-MOST_CHARACTERS = 3_000_000
+MAX_PAGE_ARGS_CHARS = 3_000_000
 """The most characters of args in a page; a recording of 100 MB with shapes has a tenth of that."""
-CODE_CHARACTERS = 6
+TEXT_NUMBER_CHARS = 6
 """The size of the number of a text in a page."""
 TOO_LONG = EventTexts(("its args are too long for this page",), ())
 TOO_MANY = EventTexts(("its args are not in this page: too many events have different ones",), ())
 UNREADABLE = EventTexts(("its args cannot be read",), ())
-JSON = msgspec.json.Decoder()
+ARGS_DECODER = msgspec.json.Decoder()
 UNREADABLE_ARGS = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
 
 
@@ -203,7 +212,7 @@ class Interned:
         """The texts of each number: its lines, and its others."""
         self._of_args: dict[bytes, int] = {}
         self._numbers: dict[EventTexts, int] = {}
-        self._characters_left = MOST_CHARACTERS
+        self._characters_left = MAX_PAGE_ARGS_CHARS
         self.number(EventTexts((), ()))
 
     def args(self, args: dict[str, Any]) -> int:
@@ -228,7 +237,7 @@ class Interned:
             if text not in self.texts:
                 self.texts[text] = len(self.texts)
                 self._characters_left -= sum(map(len, text))
-            self._characters_left -= CODE_CHARACTERS
+            self._characters_left -= TEXT_NUMBER_CHARS
             numbers.append(self.texts[text])
         return numbers
 
@@ -259,15 +268,19 @@ class Arguments:
         """Return the number of the texts on an event, and keep its ids."""
         if not text:
             return 0
-        if len(text) > LONGEST:
+        if len(text) > MAX_ARGS_CHARS:
             return self._interned.number(TOO_LONG)
         try:
-            decoded = JSON.decode(text)
+            decoded = ARGS_DECODER.decode(text)
             args = decoded if isinstance(decoded, dict) else {"args": decoded}
-            own = [key for key, value in args.items() if key in OWN and type(value) is int and 0 <= value < LARGEST]
+            own = [
+                key
+                for key, value in args.items()
+                if key in OWN_NUMBER_ARGS and type(value) is int and 0 <= value < MAX_EXACT_NUMBER
+            ]
             for key in own:
                 self._ids(table, key)[row] = args.pop(key) + 1
-            if table == "gpu" and type(args.get(SIZE)) is int:
+            if table == "gpu" and type(args.get(SIZE_ARG)) is int:
                 args = {key: value for key, value in args.items() if key not in IN_COLUMNS}
             return self._interned.args(args)
         except UNREADABLE_ARGS:
@@ -286,7 +299,9 @@ class Arguments:
         if not table:
             return {}
         alone = lane.count == 1
-        own = {f"own {OWN.index(key)}": numbers[lane.row] * alone for key, numbers in self._own[table].items()}
+        own = {
+            f"own {OWN_NUMBER_ARGS.index(key)}": numbers[lane.row] * alone for key, numbers in self._own[table].items()
+        }
         columns: Columns = {name: Rising(numbers) for name, numbers in own.items() if numbers.any()}
         sets = self._sets[table][lane.row] * alone
         return {"set": sets, **columns} if sets.any() else columns
@@ -294,4 +309,9 @@ class Arguments:
     @property
     def header(self) -> dict[str, Any]:
         """The meaning of the numbers in the columns."""
-        return {"why": self.why, "own": OWN, "texts": list(self._interned.texts), "sets": self._interned.sets}
+        return {
+            "why": self.why,
+            "own": OWN_NUMBER_ARGS,
+            "texts": list(self._interned.texts),
+            "sets": self._interned.sets,
+        }

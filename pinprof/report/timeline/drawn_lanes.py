@@ -11,12 +11,12 @@ from pinprof.analyses.step_parts import steps_on_gpu
 from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, divided, union
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.kinds import BOTH, COPY_ONLY, PARTS
+from pinprof.report.timeline.kinds import EXPOSED_COPY_KIND, OVERLAPPED_COPY_KIND, STEP_PART_KINDS
 from pinprof.report.timeline.lane import (
-    BAND,
-    GPU_STEPS,
-    STEPS,
-    WORK,
+    BAND_SOURCE,
+    GPU_STEP_SOURCE,
+    STEP_SOURCE,
+    WORK_SOURCE,
     Drawing,
     HiddenEvents,
     Lane,
@@ -38,21 +38,21 @@ from pinprof.trace.links import work_ends
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Trace
 from pinprof.units import counted, duration
 
-MAX_EVENTS = 1_000_000
+MAX_PAGE_EVENTS = 1_000_000
 """Rectangles in a page. A million takes about 7 MB of it."""
-FOLDED_SHARE = 0.15
+FOLDED_SHARE_OF_PAGE = 0.15
 """The share of a page's rectangles for lanes that are folded at first: a recording has far more Python frames
 than other events."""
-FULL_SHARE = 0.7
+FULL_STEPS_SHARE_OF_PAGE = 0.7
 """The share of a page's rectangles for the steps that are there in full."""
-FINEST_NS = 1_000
+FINEST_MERGED_NS = 1_000
 """Merging begins with what is shorter than this."""
-MAX_BARS = 20_000
+MAX_FIGURE_BARS = 20_000
 """Chromium without a GPU on two cores opens 20,000 bars in 0.7 s and zooms in 0.5 s; 50,000 take it 2 s each, 100,000
 4 and 6 s. WebGL (`scattergl`) is not faster there, and shows the hover text at the ends of a bar only."""
-PIXELS = 1200
+PLOT_PIXELS = 1200
 """Width of the plot on a laptop's screen."""
-FRACTION = 1 / 16
+MERGED_SHARE_OF_PIXEL = 1 / 16
 """If a single step has too many bars, events narrower than this part of a pixel of the full view are merged, so that
 one can zoom in 16 times and still see each; the part doubles until what is drawn is few enough."""
 
@@ -72,7 +72,7 @@ class PageDrawing(Drawing):
 def lanes_of_page(
     analysis: Analysis,
     view: Window,
-    max_events: int = MAX_EVENTS,
+    max_events: int = MAX_PAGE_EVENTS,
     wanted_ns: Iterable[int] = (),
     more: Sequence[Lane] = (),
 ) -> PageDrawing:
@@ -83,14 +83,16 @@ def lanes_of_page(
     """
     trace, window = analysis.trace, whole_window(analysis.trace)
     laid_out, left_out = lay_out(analysis, window, nested=True)
-    steps, others = ([lane for lane in laid_out if (lane.source is STEPS) == is_step] for is_step in (True, False))
+    steps, others = (
+        [lane for lane in laid_out if (lane.source is STEP_SOURCE) == is_step] for is_step in (True, False)
+    )
     lanes = [*steps, *more, *others]
     del laid_out, steps, others  # each lane is given up as soon as a sorted or thinner one takes its place
     for number, lane in enumerate(lanes):
         lanes[number] = lane.by_start()
     inner = [number for number, lane in enumerate(lanes) if lane.folded]
     outer = [number for number, lane in enumerate(lanes) if not lane.folded]
-    folded_limit = int(FOLDED_SHARE * max_events)
+    folded_limit = int(FOLDED_SHARE_OF_PAGE * max_events)
     open_limit = max_events - min(folded_limit, sum(len(lanes[number]) for number in inner))
     shown, times_ns = list(range(view.first, view.last + 1)), list(wanted_ns)
     folded_ns, folded_full = _thin(
@@ -119,11 +121,11 @@ def _thin(
     total = sum(len(lanes[number]) for number in numbers)
     if total <= limit:
         return 0, tuple(range(len(trace.steps)))
-    full = full_steps(int(len(trace.steps) * FULL_SHARE * limit / total))
+    full = full_steps(int(len(trace.steps) * FULL_STEPS_SHARE_OF_PAGE * limit / total))
     spans = union(*np.array([step_range(trace, step, step) for step in full], np.int64).reshape(-1, 2).T)
     keep = {number: _within(spans, lanes[number]) for number in numbers}
 
-    return _merge(lanes, keep, limit, FINEST_NS, window, mixed=True), tuple(full)
+    return _merge(lanes, keep, limit, FINEST_MERGED_NS, window, mixed=True), tuple(full)
 
 
 def _merge(
@@ -145,7 +147,7 @@ def _merge(
     ):
         narrow *= 2
     for number, kept in keep.items():
-        shares = PARTS if mixed and lanes[number].source is BAND else ()
+        shares = STEP_PART_KINDS if mixed and lanes[number].source is BAND_SOURCE else ()
         lanes[number] = merge_narrow(lanes[number], narrow, kept, mixed=mixed, shares=shares)
     return narrow
 
@@ -178,7 +180,7 @@ def _within(spans: Intervals, lane: Lane) -> Bools:
     return (span >= 0) & (lane.start_ns < spans.end[np.clip(span, 0, None)])
 
 
-def lanes_that_fit(analysis: Analysis, window: Window | None = None, max_bars: int = MAX_BARS) -> Drawing:
+def lanes_that_fit(analysis: Analysis, window: Window | None = None, max_bars: int = MAX_FIGURE_BARS) -> Drawing:
     """Return the lanes of a part of a trace, by default of as many of the first complete steps as fit.
 
     Events are merged only if the wanted part, or a single step, has more than `max_bars` bars. A lane keeps at least
@@ -188,7 +190,7 @@ def lanes_that_fit(analysis: Analysis, window: Window | None = None, max_bars: i
     lanes, left_out = _lanes(analysis, window)
     if sum(map(len, lanes)) <= max_bars:
         return Drawing(window, tuple(lanes), 0, tuple(left_out))
-    finest_ns = max(int(window.span_ns * FRACTION / PIXELS), 1)
+    finest_ns = max(int(window.span_ns * MERGED_SHARE_OF_PIXEL / PLOT_PIXELS), 1)
     narrow = _merge(lanes, dict.fromkeys(range(len(lanes))), max_bars, finest_ns, window)
     return Drawing(window, tuple(lanes), narrow, tuple(left_out))
 
@@ -217,11 +219,11 @@ def _lanes(analysis: Analysis, window: Window) -> tuple[list[Lane], list[HiddenE
     The next step, which the host begins before the GPU has finished the last one, is not complete and has no bar.
     """
     trace, (lanes, left_out) = analysis.trace, lay_out(analysis, window)
-    marks = (lane for lane in lanes if lane.source is STEPS)
+    marks = (lane for lane in lanes if lane.source is STEP_SOURCE)
     host = [lane.taken((lane.row >= window.first) & (lane.row <= window.last)) for lane in marks]
-    others = [lane for lane in lanes if lane.source is not STEPS]
+    others = [lane for lane in lanes if lane.source is not STEP_SOURCE]
     if not why_no_band(analysis):
-        others = [with_copy_parts(trace, lane) if lane.source is WORK else lane for lane in others]
+        others = [with_copy_parts(trace, lane) if lane.source is WORK_SOURCE else lane for lane in others]
     return [*host, *_gpu_steps(trace, window), *others], left_out
 
 
@@ -236,7 +238,9 @@ def _gpu_steps(trace: Trace, window: Window) -> Iterator[Lane]:
         start, end = (np.clip(times[inside], window.start_ns, window.end_ns) for times in (start, end))
         if inside.any():
             label = "GPU" if len(trace.gpu.of_device) == 1 else f"GPU {device}"
-            yield lane_at("Steps", label, GPU_STEPS, start, end, np.full(len(start), kinds.STEP), step[inside])
+            yield lane_at(
+                "Steps", label, GPU_STEP_SOURCE, start, end, np.full(len(start), kinds.STEP_KIND), step[inside]
+            )
 
 
 def figure_in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
@@ -283,7 +287,7 @@ def with_copy_parts(trace: Trace, lane: Lane) -> Lane:
     kernels = of_device[gpu.is_compute[of_device]]
     busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
     start, end, is_overlapped, copy = divided(busy, lane.start_ns[is_copy], lane.end_ns[is_copy])
-    kind = np.where(is_overlapped, BOTH, COPY_ONLY)
+    kind = np.where(is_overlapped, OVERLAPPED_COPY_KIND, EXPOSED_COPY_KIND)
     return lane_at(
         lane.group,
         lane.label,

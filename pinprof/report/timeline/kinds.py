@@ -25,26 +25,26 @@ class LegendEntry(NamedTuple):
     """The label of its rectangles in place of their name, before the size if they have one."""
 
 
-_ROWS: list[LegendEntry] = []
+_LEGEND_ROWS: list[LegendEntry] = []
 
 
 def _kind(label: str, group: str, colour: str, pattern: str = "", *, has_names: bool = False, short: str = "") -> int:
-    _ROWS.append(LegendEntry(label, group, colour, pattern, has_names, short))
-    return len(_ROWS) - 1
+    _LEGEND_ROWS.append(LegendEntry(label, group, colour, pattern, has_names, short))
+    return len(_LEGEND_ROWS) - 1
 
 
-STEP = _kind("step", "Host", hues.STEP)
-ANNOTATION = _kind("annotation", "Host", hues.ANNOTATION, has_names=True)
-OP = _kind("op", "Host", hues.OP, has_names=True)
-CALL = _kind("runtime call", "Host", hues.CALL, has_names=True)
-PROFILER = _kind("the profiler's own wait", "Stalls", hues.PROFILER, "/")
-OWN_CODE = _kind("your code", "Python", hues.OWN_CODE, has_names=True)
-TORCH_CODE = _kind("torch", "Python", hues.TORCH_CODE, has_names=True)
-PACKAGES = _kind("Python and other packages", "Python", hues.PACKAGES, has_names=True)
-OF_ORIGIN: dict[CodeOrigin, int] = {"user": OWN_CODE, "torch": TORCH_CODE, "library": PACKAGES}
+STEP_KIND = _kind("step", "Host", hues.STEP)
+ANNOTATION_KIND = _kind("annotation", "Host", hues.ANNOTATION, has_names=True)
+OP_KIND = _kind("op", "Host", hues.OP, has_names=True)
+CALL_KIND = _kind("runtime call", "Host", hues.CALL, has_names=True)
+PROFILER_KIND = _kind("the profiler's own wait", "Stalls", hues.PROFILER, "/")
+OWN_CODE_KIND = _kind("your code", "Python", hues.OWN_CODE, has_names=True)
+TORCH_CODE_KIND = _kind("torch", "Python", hues.TORCH_CODE, has_names=True)
+PACKAGE_CODE_KIND = _kind("Python and other packages", "Python", hues.PACKAGES, has_names=True)
+KIND_OF_ORIGIN: dict[CodeOrigin, int] = {"user": OWN_CODE_KIND, "torch": TORCH_CODE_KIND, "library": PACKAGE_CODE_KIND}
 """Kinds of Python code by whose it is."""
 
-STALL = len(_ROWS)
+FIRST_STALL_KIND = len(_LEGEND_ROWS)
 """The kind of a stall is this plus its cause, an index into CAUSES."""
 for _cause in WAITS.values():
     _kind(_cause.plain, "Stalls", _cause.colour)
@@ -52,7 +52,7 @@ for _cause in WAITS.values():
 KERNEL_KIND = _kind("kernel", "GPU", hues.KERNEL, has_names=True)
 COLLECTIVE_KIND = _kind("collective", "GPU", hues.COLLECTIVE, "|", has_names=True)
 MEMSET_KIND = _kind("memset", "GPU", hues.MEMSET, "-")
-COPY = len(_ROWS)
+FIRST_COPY_KIND = len(_LEGEND_ROWS)
 """The kind of a copy is this plus its direction times the number of host memories plus its host memory."""
 for _direction in DIRECTIONS:
     for _memory in HOST_MEMORIES:
@@ -60,42 +60,42 @@ for _direction in DIRECTIONS:
         _short = _direction + (f" {_memory}" if _memory not in {"none", "unknown"} else "")
         _kind(f"copy {_short}", "GPU", _pageable if _memory == "pageable" else _pinned, short=_short)
 
-IDLE = _kind("idle", "Overlap", hues.IDLE)
-MEMSET_ONLY = _kind("memsets", "Overlap", hues.MEMSET, "-")
-COMPUTE_ONLY = _kind("kernels alone", "Overlap", hues.KERNEL)
-COLLECTIVE_ONLY = _kind("collectives alone", "Overlap", hues.COLLECTIVE, "|")
-COPY_ONLY = _kind("exposed copies", "Overlap", hues.COPY_OUT[0], "/")
-BOTH = _kind("overlapped copies", "Overlap", hues.OVERLAPPED, "\\")
-PARTS = range(IDLE, BOTH + 1)
+IDLE_KIND = _kind("idle", "Overlap", hues.IDLE)
+MEMSET_ONLY_KIND = _kind("memsets", "Overlap", hues.MEMSET, "-")
+COMPUTE_ONLY_KIND = _kind("kernels alone", "Overlap", hues.KERNEL)
+COLLECTIVE_ONLY_KIND = _kind("collectives alone", "Overlap", hues.COLLECTIVE, "|")
+EXPOSED_COPY_KIND = _kind("exposed copies", "Overlap", hues.COPY_OUT[0], "/")
+OVERLAPPED_COPY_KIND = _kind("overlapped copies", "Overlap", hues.OVERLAPPED, "\\")
+STEP_PART_KINDS = range(IDLE_KIND, OVERLAPPED_COPY_KIND + 1)
 """The parts of a step, so called on all of the page."""
 
-GONE = _kind("gone after", "Changed", hues.GONE, "/")
-NEW = _kind("new", "Changed", hues.NEW, "\\")
-SHORTER = _kind("shorter after", "Changed", hues.SHORTER)
-LONGER = _kind("longer after", "Changed", hues.LONGER)
+GONE_KIND = _kind("gone after", "Changed", hues.GONE, "/")
+NEW_KIND = _kind("new", "Changed", hues.NEW, "\\")
+SHORTER_KIND = _kind("shorter after", "Changed", hues.SHORTER)
+LONGER_KIND = _kind("longer after", "Changed", hues.LONGER)
 
 MEMORY_KIND = _kind("allocated memory", "Memory", hues.MEMORY)
 
-KINDS = tuple(_ROWS)
+EVENT_KINDS = tuple(_LEGEND_ROWS)
 """All kinds; where rectangles lie on each other, the later kind lies above."""
 
-MAX_LABEL = 40
+MAX_SHORT_NAME_CHARS = 40
 """Longest label in characters."""
 
-DECORATION = re.compile(
+SHARED_BEGINNING = re.compile(
     r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: "
     r"|^(?:ampere|volta|turing|maxwell|pascal|sm\d+_xmma|cutlass\d*_\d+(?:_tensorop|_simt|_wmma)?)_(?=\w)"
 )
 """Beginnings that many names share; in a narrow rectangle they would leave no room for the rest."""
-WRAPPER = re.compile(
+WRAPPING_TEMPLATE = re.compile(
     r"^(?:\w*elementwise_kernel\w*|reduce_kernel|multi_tensor_apply_kernel|Kernel2?|device_kernel"
     r"|gpu_kernel_impl\w*|[AB]Unary\w*|BinaryFunctor|func_wrapper_t|ReduceOp|TensorList\w*"
     r"|std|array|function|c10|at|native|cuda|detail|\w+_internal|cutlass|kernel|gemm|TensorIteratorBase|operator|lambda"
     r"|bool|char|int|long|short|float|double|half|unsigned|signed|const|void|u?int\d*_t|Half|BFloat16|complex)$"
 )
 """Templates and types of kernels that do a thing which only an argument of theirs names, as torch and CUTLASS do it."""
-WORD = re.compile(r"(?<!#)\b[A-Za-z_]\w*")
-ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
+NAME_WORD = re.compile(r"(?<!#)\b[A-Za-z_]\w*")
+NAME_ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
 
 
 def short(name: str) -> str:
@@ -104,18 +104,25 @@ def short(name: str) -> str:
     A template keeps its own name, or the argument that distinguishes it among many such kernels:
     `elementwise_kernel<.., CUDAFunctor_add<float>, ..>` becomes `CUDAFunctor_add`. A Python function loses its file.
     """
-    plain = DECORATION.sub("", printable(name))
+    plain = SHARED_BEGINNING.sub("", printable(name))
     called = called_name(plain)
     if called:
         return _cut(called)
-    head = ARGUMENTS.sub("", plain)
+    head = NAME_ARGUMENTS.sub("", plain)
     if head != plain:
-        head = head.rsplit("::", maxsplit=1)[-1][: 20 * MAX_LABEL]
-        if WRAPPER.match(head):
-            head = next((word for word in WORD.findall(plain[: 20 * MAX_LABEL]) if not WRAPPER.match(word)), head)
-            head = DECORATION.sub("", head)
+        head = head.rsplit("::", maxsplit=1)[-1][: 20 * MAX_SHORT_NAME_CHARS]
+        if WRAPPING_TEMPLATE.match(head):
+            head = next(
+                (
+                    word
+                    for word in NAME_WORD.findall(plain[: 20 * MAX_SHORT_NAME_CHARS])
+                    if not WRAPPING_TEMPLATE.match(word)
+                ),
+                head,
+            )
+            head = SHARED_BEGINNING.sub("", head)
     return _cut(head)
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
+    return text if len(text) <= MAX_SHORT_NAME_CHARS else text[: MAX_SHORT_NAME_CHARS - 1] + "…"

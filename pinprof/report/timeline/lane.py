@@ -38,7 +38,7 @@ Columns: TypeAlias = dict[str, LaneColumn]
 
 @dataclass(frozen=True)
 class LaneSource:
-    """What the rectangles of a lane stand for; `STEPS` to `WORK` below are all there are."""
+    """What the rectangles of a lane stand for; `STEP_SOURCE` to `WORK_SOURCE` below are all there are."""
 
     name: str
     columns: Callable[[LaneContext, "Lane"], Columns]
@@ -62,7 +62,7 @@ class Lane:
     start_ns: Int64s
     end_ns: Int64s
     kind: np.ndarray
-    """Index into KINDS."""
+    """Index into EVENT_KINDS."""
     row: np.ndarray
     """The row of the event, of a block that of its longest event. Sources without a table have rows of `Stalls`, steps,
     or indices into `names`; the overlap band has -1."""
@@ -151,18 +151,18 @@ def columns_of_memory(context: LaneContext, lane: Lane) -> Columns:
     return {"allocated": most(memory.allocated), "reserved": most(memory.reserved) + 1}
 
 
-STEPS = LaneSource("steps", lambda _, lane: {"step": lane.row})
-GPU_STEPS = LaneSource("gpu_steps", lambda _, lane: {"step": lane.row})
-CHANGES = LaneSource("changes", lambda _, lane: {"name": Names(lane.names, lane.row)})
-STALLS = LaneSource("stalls", columns_of_stalls)
-ANNOTATIONS = LaneSource("annotations", columns_of_events, "annotations", is_nested=True)
-OPS = LaneSource("ops", columns_of_events, "ops", is_nested=True)
-CALLS = LaneSource("calls", columns_of_events, "calls", is_nested=True)
-FRAMES = LaneSource("frames", columns_of_events, "functions", is_nested=True)
-BAND = LaneSource("overlap", lambda *_: {})
-MEMORY = LaneSource("memory", columns_of_memory)
-WORK = LaneSource("gpu", columns_of_work, "gpu")
-MEASURES = frozenset((BAND, MEMORY))
+STEP_SOURCE = LaneSource("steps", lambda _, lane: {"step": lane.row})
+GPU_STEP_SOURCE = LaneSource("gpu_steps", lambda _, lane: {"step": lane.row})
+CHANGE_SOURCE = LaneSource("changes", lambda _, lane: {"name": Names(lane.names, lane.row)})
+STALL_SOURCE = LaneSource("stalls", columns_of_stalls)
+ANNOTATION_SOURCE = LaneSource("annotations", columns_of_events, "annotations", is_nested=True)
+OP_SOURCE = LaneSource("ops", columns_of_events, "ops", is_nested=True)
+CALL_SOURCE = LaneSource("calls", columns_of_events, "calls", is_nested=True)
+FRAME_SOURCE = LaneSource("frames", columns_of_events, "functions", is_nested=True)
+BAND_SOURCE = LaneSource("overlap", lambda *_: {})
+MEMORY_SOURCE = LaneSource("memory", columns_of_memory)
+WORK_SOURCE = LaneSource("gpu", columns_of_work, "gpu")
+MEASURE_SOURCES = frozenset((BAND_SOURCE, MEMORY_SOURCE))
 """Lanes that show a measure over time, not events."""
 
 

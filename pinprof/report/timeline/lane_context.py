@@ -15,9 +15,9 @@ from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.links import follow
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int32s, Int64s, Trace
 
-MAX_OPS = 3
+MAX_OPS_AROUND = 3
 """Ops that are named around a call, the innermost ones."""
-MAX_PLACE = 200
+MAX_PLACE_TEXT_CHARS = 200
 """Characters of a file with its line and function; the end matters most, and stays."""
 
 
@@ -72,8 +72,8 @@ class Surroundings:
         def placed(row: int, line: SourceLine | None, library: Place | None = None) -> int:
             if line is None:
                 return int(call[row])
-            at = cut(place(line.place), MAX_PLACE)
-            inside = f"within {cut(place(library), MAX_PLACE)}" if library else ""
+            at = cut(place(line.place), MAX_PLACE_TEXT_CHARS)
+            inside = f"within {cut(place(library), MAX_PLACE_TEXT_CHARS)}" if library else ""
             op, _, module = texts[which[row]]
             return code(op, module, f"called at {at}", inside)
 
@@ -91,7 +91,7 @@ class Surroundings:
 def _ops(trace: Trace) -> list[Int32s]:
     """Return the names of the ops around each call, the outermost first, -1 for none."""
     op, names = trace.links.op, []
-    for _ in range(MAX_OPS):
+    for _ in range(MAX_OPS_AROUND):
         names.append(follow(trace.ops.name, op))
         op = follow(trace.links.op_parent, op)
     return names[::-1]
@@ -104,7 +104,7 @@ def _texts(trace: Trace, names: list[int]) -> tuple[str, str, str]:
     caller = frame(trace.functions.names[function]) if function != NONE else None
     return (
         f"in {chain}" if chain else "",
-        f"from {cut(f'{caller.function} ({caller.file})', MAX_PLACE)}" if caller else "",
+        f"from {cut(f'{caller.function} ({caller.file})', MAX_PLACE_TEXT_CHARS)}" if caller else "",
         f"in module {module_name(trace.functions.names[module])}" if module != NONE else "",
     )
 

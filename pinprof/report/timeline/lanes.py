@@ -12,16 +12,16 @@ from pinprof.analysis import Analysis
 from pinprof.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.lane import (
-    ANNOTATIONS,
-    BAND,
-    CALLS,
-    FRAMES,
-    MEASURES,
-    MEMORY,
-    OPS,
-    STALLS,
-    STEPS,
-    WORK,
+    ANNOTATION_SOURCE,
+    BAND_SOURCE,
+    CALL_SOURCE,
+    FRAME_SOURCE,
+    MEASURE_SOURCES,
+    MEMORY_SOURCE,
+    OP_SOURCE,
+    STALL_SOURCE,
+    STEP_SOURCE,
+    WORK_SOURCE,
     Drawing,
     HiddenEvents,
     Lane,
@@ -83,7 +83,7 @@ def in_blocks(lanes: Iterable[Lane], short: str) -> str:
 
     Measures (the overlap band, memory) do not count.
     """
-    blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source not in MEASURES]
+    blocks = [lane.count[lane.count > 1] for lane in lanes if lane.source not in MEASURE_SOURCES]
     count, into = sum(int(counts.sum()) for counts in blocks), sum(map(len, blocks))
     return f"{count:,} {short} are merged into {into:,} blocks" if into else ""
 
@@ -96,7 +96,7 @@ def why_no_band(analysis: Analysis) -> str:
 
 
 def _clipped(lane: Lane, window: Window) -> Lane:
-    if lane.source is FRAMES:  # its text says its own length, and most begin before the steps
+    if lane.source is FRAME_SOURCE:  # its text says its own length, and most begin before the steps
         return lane
     start, end = (np.clip(times, window.start_ns, window.end_ns) for times in (lane.start_ns, lane.end_ns))
     return replace(lane, start_ns=start, end_ns=end)
@@ -106,9 +106,9 @@ def _step_lane(trace: Trace, window: Window) -> Lane:
     steps = trace.steps
     marked = steps.source != WHOLE_TRACE
     rows = np.flatnonzero(window.holds(steps.start_ns, steps.end_ns) & marked)
-    kind = np.full(len(rows), kinds.STEP)
+    kind = np.full(len(rows), kinds.STEP_KIND)
     where = "host" if steps.on_host else "GPU"
-    return lane_at("Steps", where, STEPS, steps.start_ns[rows], steps.end_ns[rows], kind, rows)
+    return lane_at("Steps", where, STEP_SOURCE, steps.start_ns[rows], steps.end_ns[rows], kind, rows)
 
 
 def _host_lanes(analysis: Analysis, window: Window, *, nested: bool) -> Iterator[Lane | HiddenEvents]:
@@ -135,21 +135,21 @@ def _thread_lanes(
     trace, syncs, (annotations, ops, calls) = analysis.trace, analysis.details.syncs, rows
     group = f"Host {thread}"
     stalled = np.flatnonzero(np.isin(syncs.stalls.call, calls))
-    kind = np.where(syncs.stalls.profiler, kinds.PROFILER, kinds.STALL + syncs.cause)[stalled]
+    kind = np.where(syncs.stalls.profiler, kinds.PROFILER_KIND, kinds.FIRST_STALL_KIND + syncs.cause)[stalled]
     call = syncs.stalls.call[stalled]
-    yield lane_at(group, "stalls", STALLS, trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
+    yield lane_at(group, "stalls", STALL_SOURCE, trace.calls.start_ns[call], trace.calls.end_ns[call], kind, stalled)
     no_step = ~trace.annotations.named(lambda name: name.startswith(STEP_PREFIX))[annotations]
     for source, events, of_kind, limit in (
-        (ANNOTATIONS, annotations[no_step], kinds.ANNOTATION, ANNOTATION_LEVELS),
-        (OPS, ops, kinds.OP, OP_LEVELS),
-        (CALLS, calls, kinds.CALL, CALL_LEVELS),
+        (ANNOTATION_SOURCE, annotations[no_step], kinds.ANNOTATION_KIND, ANNOTATION_LEVELS),
+        (OP_SOURCE, ops, kinds.OP_KIND, OP_LEVELS),
+        (CALL_SOURCE, calls, kinds.CALL_KIND, CALL_LEVELS),
     ):
         deeper = f"{source.name} nested deeper than {limit}"
         stack = _Stack(group, source, getattr(trace, source.table), events, of_kind, (source.name,))
-        yield from stack.lanes(range(limit), "" if nested and source is OPS else deeper)
+        yield from stack.lanes(range(limit), "" if nested and source is OP_SOURCE else deeper)
     if nested:
         depths = tuple(f"depth {depth}" for depth in range(1, DEEPEST_OP + 1))
-        inner = _Stack(f"Ops further inside, {thread}", OPS, trace.ops, ops, kinds.OP, depths, folded=True)
+        inner = _Stack(f"Ops further inside, {thread}", OP_SOURCE, trace.ops, ops, kinds.OP_KIND, depths, folded=True)
         yield from inner.lanes(range(OP_LEVELS, DEEPEST_OP), f"ops nested deeper than {DEEPEST_OP}")
 
 
@@ -202,11 +202,11 @@ def _gpu_lanes(analysis: Analysis, window: Window, *, with_memory: bool) -> Iter
 def _stream_lanes(trace: Trace, group: str, stream: int, rows: Int64s) -> Iterator[Lane | HiddenEvents]:
     """Yield a lane for a stream, and more if its activities overlap (kernels of a graph, dependent launches)."""
     gpu = trace.gpu
-    copy = kinds.COPY + gpu.direction[rows].astype(np.int64) * len(HOST_MEMORIES) + gpu.host_memory[rows]
+    copy = kinds.FIRST_COPY_KIND + gpu.direction[rows].astype(np.int64) * len(HOST_MEMORIES) + gpu.host_memory[rows]
     category = gpu.category[rows]
     kernel = np.where(is_collective_kernel(gpu)[rows], kinds.COLLECTIVE_KIND, kinds.KERNEL_KIND)
     kind = np.select((category == MEMCPY, category == MEMSET), (copy, kinds.MEMSET_KIND), kernel)
-    stack = _Stack(group, WORK, gpu, rows, kind, (f"stream {stream}",))
+    stack = _Stack(group, WORK_SOURCE, gpu, rows, kind, (f"stream {stream}",))
     return stack.lanes(range(STREAM_LEVELS), f"activities of stream {stream} that overlap {STREAM_LEVELS} others")
 
 
@@ -221,18 +221,18 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     kernels, copies, memsets = map(times, (computes, gpu.is_transfer[rows], gpu.category[rows] == MEMSET))
     alone, compute = subtract(kernels, copies), times(computes & ~talks)
     parts = {
-        kinds.IDLE: gaps(union(gpu.start_ns[rows], gpu.end_ns[rows])),
-        kinds.MEMSET_ONLY: subtract(subtract(memsets, kernels), copies),
-        kinds.COMPUTE_ONLY: intersect(alone, compute),
-        kinds.COLLECTIVE_ONLY: subtract(alone, compute),
-        kinds.COPY_ONLY: subtract(copies, kernels),
-        kinds.BOTH: intersect(kernels, copies),
+        kinds.IDLE_KIND: gaps(union(gpu.start_ns[rows], gpu.end_ns[rows])),
+        kinds.MEMSET_ONLY_KIND: subtract(subtract(memsets, kernels), copies),
+        kinds.COMPUTE_ONLY_KIND: intersect(alone, compute),
+        kinds.COLLECTIVE_ONLY_KIND: subtract(alone, compute),
+        kinds.EXPOSED_COPY_KIND: subtract(copies, kernels),
+        kinds.OVERLAPPED_COPY_KIND: intersect(kernels, copies),
     }
     start, end = (np.concatenate([part[side] for part in parts.values()]) for side in (0, 1))
     kind = np.repeat(list(parts), [len(part.start) for part in parts.values()])
     inside = window.holds(start, end)
     row = np.full(int(inside.sum()), NONE, np.int64)
-    return lane_at(group, "overlap", BAND, start[inside], end[inside], kind[inside], row)
+    return lane_at(group, "overlap", BAND_SOURCE, start[inside], end[inside], kind[inside], row)
 
 
 def _memory_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lane:
@@ -241,21 +241,21 @@ def _memory_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lane
     end = np.append(start[1:], max(window.end_ns, int(start[-1])))
     inside = window.holds(start, end)
     kind = np.full(int(inside.sum()), kinds.MEMORY_KIND)
-    return lane_at(group, "memory", MEMORY, start[inside], end[inside], kind, rows[inside])
+    return lane_at(group, "memory", MEMORY_SOURCE, start[inside], end[inside], kind, rows[inside])
 
 
 def _frame_lanes(trace: Trace, window: Window, index: int, group: str) -> Iterator[Lane | HiddenEvents]:
     """Yield a lane for each level of the Python frames of a thread, the outermost first."""
     functions = trace.functions
     rows = np.flatnonzero(window.holds(functions.start_ns, functions.end_ns) & (functions.thread == index))
-    stack = _Stack(group, FRAMES, functions, rows, _frame_kinds(trace)[rows], ("frames",), folded=True)
+    stack = _Stack(group, FRAME_SOURCE, functions, rows, _frame_kinds(trace)[rows], ("frames",), folded=True)
     return stack.lanes(range(DEEPEST_FRAME), f"Python frames nested deeper than {DEEPEST_FRAME}")
 
 
 def _frame_kinds(trace: Trace) -> Int64s:
     """Return the kind of each Python function, which says whose code it is."""
     functions = trace.functions
-    of_name = np.full(len(functions.names), kinds.PACKAGES, np.int64)
+    of_name = np.full(len(functions.names), kinds.PACKAGE_CODE_KIND, np.int64)
     for code in np.unique(functions.name).tolist():
         of_name[code] = _kind_of_function(functions.names[code])
     return of_name[functions.name]
@@ -265,5 +265,5 @@ def _kind_of_function(name: str) -> int:
     function = frame(name)
     if function is None:
         is_torch = name.startswith(MODULE) or " of Tensor object" in name or "torch" in name
-        return kinds.TORCH_CODE if is_torch else kinds.PACKAGES
-    return kinds.OF_ORIGIN[origin_of(function.file)]
+        return kinds.TORCH_CODE_KIND if is_torch else kinds.PACKAGE_CODE_KIND
+    return kinds.KIND_OF_ORIGIN[origin_of(function.file)]

@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.copies import EXPOSED
+from pinprof.analyses.copies import EXPOSURES
 from pinprof.analysis import Analysis
 from pinprof.hues import faded, in_the_dark, ink, shades
 from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.drawn_lanes import PageDrawing
-from pinprof.report.timeline.kinds import KINDS, short
-from pinprof.report.timeline.lane import WORK, Columns, Lane, LaneColumn, Names, Rising, RowLinks
+from pinprof.report.timeline.kinds import EVENT_KINDS, short
+from pinprof.report.timeline.lane import WORK_SOURCE, Columns, Lane, LaneColumn, Names, Rising, RowLinks
 from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.steps import Window
 from pinprof.report.words import cut
@@ -31,10 +31,10 @@ Packed: TypeAlias = "list[int]"
 A fourth number says that the differences of its values are kept, of any sign.
 """
 
-WIDTHS = ((1, np.uint8), (2, np.uint16), (4, np.uint32))
-LEVEL = 6
+COLUMN_WIDTHS = ((1, np.uint8), (2, np.uint16), (4, np.uint32))
+TIMELINE_DEFLATE_LEVEL = 6
 """The level of deflate; 9 takes four times as long for 1 % less."""
-ABSENT, UNDRAWN, FIRST = 0, 1, 2
+ABSENT_LINK, UNDRAWN_LINK, FIRST_LINK = 0, 1, 2
 """A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
 
 
@@ -51,7 +51,7 @@ class PackedColumns:
         if (values == first).all():
             return [first, 0, len(values)]
         top = int(values.max())
-        width, kind = next(((width, kind) for width, kind in WIDTHS if top < 1 << (8 * width)), (8, np.float64))
+        width, kind = next(((width, kind) for width, kind in COLUMN_WIDTHS if top < 1 << (8 * width)), (8, np.float64))
         planes = values.astype(np.dtype(kind).newbyteorder("<")).view(np.uint8).reshape(-1, width).T
         offset = self._length
         self._parts.append(planes.tobytes())
@@ -65,7 +65,7 @@ class PackedColumns:
     def packed(self, header: dict[str, Any]) -> str:
         """Return the header (JSON behind its length in 4 bytes) and the columns, deflated and in base64."""
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        deflate = zlib.compressobj(LEVEL)
+        deflate = zlib.compressobj(TIMELINE_DEFLATE_LEVEL)
         pieces = map(deflate.compress, (len(text).to_bytes(4, "little"), text, *self._parts))
         return base64.b64encode(b"".join((*pieces, deflate.flush()))).decode()
 
@@ -92,7 +92,7 @@ def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str
         "around": context.around.lines,
         "args": args.header,
         "kinds": _kinds(drawing),
-        "reasons": [exposure.label for exposure in EXPOSED.values()],
+        "reasons": [exposure.label for exposure in EXPOSURES.values()],
         "steps": _steps(context, view.start_ns),
         "whole": [drawing.window.start_ns - view.start_ns, drawing.window.end_ns - view.start_ns],
         "view": [0, view.span_ns],
@@ -114,13 +114,13 @@ def _codes(names: dict[str, int], column: Names) -> Int64s:
 
 
 def _numbers(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:
-    """Return per row of a table the number of its rectangle, counted over all lanes, plus FIRST; ABSENT for row -1."""
-    numbers, base = np.full(count + 1, UNDRAWN, np.int64), 0
-    numbers[NONE] = ABSENT
+    """Return per row of a table the number of its rectangle over all lanes, plus FIRST_LINK; ABSENT_LINK for row -1."""
+    numbers, base = np.full(count + 1, UNDRAWN_LINK, np.int64), 0
+    numbers[NONE] = ABSENT_LINK
     for lane in lanes:
         if lane.source.table == table:
             single = np.flatnonzero(lane.count == 1)
-            numbers[lane.row[single]] = base + single + FIRST
+            numbers[lane.row[single]] = base + single + FIRST_LINK
         base += len(lane)
     return numbers
 
@@ -151,7 +151,7 @@ def _header_of(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
         "isNested": source.is_nested,
         "hasArgs": bool(source.table),
     }
-    if source is WORK:
+    if source is WORK_SOURCE:
         device, stream = (int(column[lane.row[0]]) for column in (trace.gpu.device, trace.gpu.stream))
         about |= {"device": device, "stream": f"stream {stream}"}
     if lane.thread != NONE:
@@ -165,13 +165,13 @@ def _kinds(drawing: PageDrawing) -> dict[int, dict[str, Any]]:
     used |= {kind for lane in drawing.lanes for kind, times in lane.shares.items() if times.any()}
     return {
         kind: {
-            "label": KINDS[kind].label,
-            "group": KINDS[kind].group,
-            **_colours(KINDS[kind].colour),
-            "dark": _colours(in_the_dark(KINDS[kind].colour)),
-            "pattern": KINDS[kind].pattern,
-            "byName": KINDS[kind].has_names,
-            "short": KINDS[kind].short,
+            "label": EVENT_KINDS[kind].label,
+            "group": EVENT_KINDS[kind].group,
+            **_colours(EVENT_KINDS[kind].colour),
+            "dark": _colours(in_the_dark(EVENT_KINDS[kind].colour)),
+            "pattern": EVENT_KINDS[kind].pattern,
+            "byName": EVENT_KINDS[kind].has_names,
+            "short": EVENT_KINDS[kind].short,
         }
         for kind in sorted(used)
     }

@@ -16,7 +16,7 @@ from pinprof.units import NS_PER_MS, counted
 
 ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 
-MAX_STEPS = 3
+MAX_STEPS_SHOWN_FIRST = 3
 """Two steps show how one passes to the next, the third that this repeats."""
 
 
@@ -41,13 +41,13 @@ class Window:
 
 
 def choose_window(trace: Trace) -> Window:
-    """Return the window of up to `MAX_STEPS` complete steps from the middle of a trace."""
+    """Return the window of up to `MAX_STEPS_SHOWN_FIRST` complete steps from the middle of a trace."""
     steps = trace.steps
     if steps.source == WHOLE_TRACE:
         return whole_window(trace)
     usable = usable_steps(trace)
-    skipped = max(len(usable) - MAX_STEPS + 1, 0) // 2
-    chosen = usable[skipped : skipped + MAX_STEPS]
+    skipped = max(len(usable) - MAX_STEPS_SHOWN_FIRST + 1, 0) // 2
+    chosen = usable[skipped : skipped + MAX_STEPS_SHOWN_FIRST]
     return window_of_steps(trace, int(chosen[0]), int(chosen[-1]))
 
 

@@ -17,9 +17,9 @@ from pinprof.rules.sums import in_complete_steps
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE, Table
 
-LINKED = {"launch": "its launch", "awaited": "awaited work"}
+RELATION_OF_LINK = {"launch": "its launch", "awaited": "awaited work"}
 """The relation of a linked event to the one that is shown, by the column of the link."""
-OF_COPIES = ("copies", "overlap", "hazards")
+COPY_FAMILIES = ("copies", "overlap", "hazards")
 """Families of rules whose findings may be about copies."""
 
 
@@ -93,7 +93,7 @@ def _places(finding: Finding) -> set[Place]:
 def _worst_copy(details: Details, finding: Finding) -> int | None:
     """Return the finding's copy that is exposed longest."""
     trace, overlap, evidence = details.trace, details.overlap, finding.evidence
-    if finding.rule.family not in OF_COPIES or not len(overlap.row):
+    if finding.rule.family not in COPY_FAMILIES or not len(overlap.row):
         return None
     edited = evidence.edits.pinned | evidence.edits.ahead
     if edited:
@@ -116,7 +116,7 @@ def _of_stall(analysis: Analysis, row: int) -> Instance:
         return _around(marks)
     awaited = int(awaited_rows(trace, stalls, np.array([row]))[0])
     if awaited != NONE:
-        marks.append(_mark(LINKED["awaited"], "gpu", trace.gpu, awaited))
+        marks.append(_mark(RELATION_OF_LINK["awaited"], "gpu", trace.gpu, awaited))
     if stalls.bubble_ns[row]:
         idle = int(stalls.awaited_end_ns[row])
         marks.append(Mark("GPU idle after", f"device {stalls.device[row]}", idle, idle + int(stalls.bubble_ns[row])))
@@ -128,7 +128,7 @@ def _of_copy(details: Details, index: int) -> Instance:
     marks = [_mark("the copy", "gpu", trace.gpu, row)]
     launch = int(trace.links.launch[row])
     if launch != NONE:
-        marks.append(_mark(LINKED["launch"], "calls", trace.calls, launch))
+        marks.append(_mark(RELATION_OF_LINK["launch"], "calls", trace.calls, launch))
     return _around(marks)
 
 

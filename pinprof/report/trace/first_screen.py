@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pinprof.analyses.launches import Pause, SlowLaunches
 from pinprof.analyses.step_parts import MeanStep
-from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times
+from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest, busiest_idle_times
 from pinprof.report.trace.finding_views import MIN_SAVED_SHARE_OF_STEP, FindingView, brief_views
 from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict
@@ -136,7 +136,7 @@ def _first_finding(profile: Profile, findings: Findings, shown: tuple[FindingVie
 
 
 def _long_pause(profile: Profile) -> Pause | None:
-    late_ns, around_ns = _late_ns(profile, "host_wait"), _late_ns(profile, OUTSIDE)
+    late_ns, around_ns = _late_ns(profile, "host_wait"), _late_ns(profile, OUTSIDE_WORK)
     pause, idle_ns = profile.pause, late_ns or around_ns
     if pause is None or not idle_ns or pause.time_ns < MIN_PAUSE_SHARE_OF_IDLE * idle_ns:
         return None

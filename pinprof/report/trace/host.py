@@ -3,7 +3,7 @@
 from itertools import islice
 
 from pinprof.analyses.host_samples import CalledLine, CodeKind, HostPlace, HostSums
-from pinprof.measurement.figures import LOADER
+from pinprof.measurement.figures import LOADER_MS
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns
@@ -117,7 +117,7 @@ def host_time(profile: Profile) -> str:
         return f"its samples, {sums.samples}, are too few to tell where the time goes"
     if sums:
         return f"{_shares_by_kind(sums)} ({_precision(sums)})"
-    waits, step = given(LOADER.of(profile)), profile.steps.traced_ns
+    waits, step = given(LOADER_MS.of(profile)), profile.steps.traced_ns
     if waits is None or not step or not MIN_LINE_SHARE * step <= waits <= step:  # longer: of steps unlike the others
         return ""
     traced = f"the {profile.steps.whole} as traced, {duration(step)}"

@@ -15,7 +15,7 @@ from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents
 from pinprof.hta.breakdowns import Breakdown
-from pinprof.measurement.figures import BUSY, BUSY_FRACTION, FIGURES, LOADER, SYNCS, TraceFigure
+from pinprof.measurement.figures import BUSY_FRACTION, BUSY_MS, FIGURES, LOADER_MS, SYNCS, TraceFigure
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, given
@@ -77,7 +77,7 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         syncs=_syncs(profile),
         idle=[row for gpu in profile.gpus for row in _idle(gpu)],
         launches=_launches(profile.launches, findings) if profile.launches else None,
-        loader=filled(waits.Loader, profile.loader, per_step_ms=maybe_ms(given(LOADER.of(profile)))),
+        loader=filled(waits.Loader, profile.loader, per_step_ms=maybe_ms(given(LOADER_MS.of(profile)))),
         kernels=[_kernel(profile, kernels, row) for row in kernels.rows] if kernels else [],
         kernel_sums=_kernel_sums(profile, kernels) if kernels else None,
         ops=[_op(profile, ops, row) for row in ops.rows] if ops else [],
@@ -123,7 +123,7 @@ def _steps(profile: Profile) -> documents.StepsJson:
         profile,
         step_marker=profile.info.step_marker,
         busy_fraction=given(BUSY_FRACTION.of(profile)),
-        busy_ms=maybe_ms(given(BUSY.of(profile))),
+        busy_ms=maybe_ms(given(BUSY_MS.of(profile))),
         step_source=step.source,
         range_ms=range_ms(profile.step_range_ns),
         regular=filled(documents.Regular, timed, count=timed.steps, confidence=CONFIDENCE) if timed else None,

@@ -8,24 +8,21 @@ from typing import NamedTuple
 
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.analysis import Analysis
-from pinprof.errors import PinprofError
 from pinprof.hues import OF_LIMITS, see_through
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
-from pinprof.report.charts.chart import chart_html
 from pinprof.report.charts.copies import copies_chart
 from pinprof.report.charts.flame import fragment as flame
 from pinprof.report.charts.flame import host_flame, waits_flame
 from pinprof.report.charts.steps import part_times, steps_chart
 from pinprof.report.charts.svg import chart_svg
-from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.html import Column, HtmlBarPart, Markup, inline_html, lines, note, remarks, shares, table
 from pinprof.report.page import page, report_page, top
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.tables import grids_of, tables
 from pinprof.report.timeline import fragment
-from pinprof.report.timeline.drawn_lanes import MAX_EVENTS
-from pinprof.report.timeline.kinds import COMPUTE_ONLY, IDLE, KINDS
+from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
+from pinprof.report.timeline.kinds import COMPUTE_ONLY_KIND, EVENT_KINDS, IDLE_KIND
 from pinprof.report.trace.finding_cards import changes
 from pinprof.report.trace.first_screen import FirstScreen, first_screen
 from pinprof.report.trace.step import (
@@ -70,7 +67,7 @@ def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
     """Return the report on the traces as one self-contained page; `code` says how it shows the user's code."""
     names = [PurePath(entry.profile.path).name for entry in entries]
     title = f"pinprof: {names[0]}" if len(names) == 1 else f"pinprof: {len(names)} traces"
-    max_events = MAX_EVENTS // max(len(entries), 1)
+    max_events = MAX_PAGE_EVENTS // max(len(entries), 1)
     sections = (section(number, entry, max_events, code) for number, entry in enumerate(entries, start=1))
     overview = _overview(entries) if len(entries) > 1 else Markup()
     return report_page(title, "pinprof: where the step's time goes", overview + Markup().join(sections))
@@ -80,19 +77,6 @@ def timeline_page(analysis: Analysis) -> Markup:
     """Return the timeline alone as one page without other files."""
     name = PurePath(analysis.profile.path).name
     return page(f"pinprof: {name}", Markup("<main><h1>{}</h1>\n{}\n</main>").format(name, fragment(analysis)))
-
-
-def plotly_page(analysis: Analysis) -> Markup:
-    """Return the timeline as a plotly figure on a self-contained page; see `timeline_chart`.
-
-    Raises PinprofError if the trace has nothing to draw.
-    """
-    title = timeline_title(analysis)
-    chart = timeline_chart(analysis, title)
-    if not chart.data:
-        raise PinprofError(f"{analysis.profile.path}: has no events on host threads or GPU streams to draw")
-    body = Markup('<main aria-label="Timeline of {}">\n{}\n</main>').format(title[0], chart_html(chart))
-    return page(f"pinprof: {title[0]}", body)
 
 
 def timeline_title(analysis: Analysis) -> tuple[str, str]:
@@ -267,11 +251,11 @@ def division_bar(
     profile: Profile, mean: MeanStep, caption: str, verdict: Verdict = NO_VERDICT, longest: float = 0.0
 ) -> Markup:
     """Return how a step divides on a GPU as a bar, idle time by cause; `longest` is as for `shares`."""
-    names = {} if mean.both_ns else {COMPUTE_ONLY: "kernels"}
+    names = {} if mean.both_ns else {COMPUTE_ONLY_KIND: "kernels"}
     parts = [
-        HtmlBarPart(names.get(kind, KINDS[kind].label), time, duration(time), KINDS[kind].colour)
+        HtmlBarPart(names.get(kind, EVENT_KINDS[kind].label), time, duration(time), EVENT_KINDS[kind].colour)
         for kind, time in part_times(mean).items()
-        if kind != IDLE and time >= MIN_DRAWN_SHARE * mean.length_ns
+        if kind != IDLE_KIND and time >= MIN_DRAWN_SHARE * mean.length_ns
     ]
     if mean.idle_ns >= MIN_DRAWN_SHARE * mean.length_ns:
         parts += _idle_parts(profile, mean, verdict)
@@ -289,7 +273,7 @@ def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[
     if rest >= MIN_DRAWN_SHARE * mean.length_ns:
         why = why_idle(profile, mean, verdict)
         other = "idle: other causes" if causes else f"GPU idle, {why}" if why else "GPU idle"
-        yield HtmlBarPart(other, rest, duration(rest), KINDS[IDLE].colour)
+        yield HtmlBarPart(other, rest, duration(rest), EVENT_KINDS[IDLE_KIND].colour)
 
 
 def _chart_of(section: str, analysis: Analysis) -> Markup:
@@ -299,8 +283,8 @@ def _chart_of(section: str, analysis: Analysis) -> Markup:
         copying = sum(copied.time_ns for group in profile.copies if (copied := given(group.copied)))
         matters = copying >= MIN_COPYING_SHARE_OF_TRACE * profile.span_ns and not profile.withheld.copies
         chart = copies_chart(analysis.trace) if matters else None
-        sizes = {size for series in chart.data for size in series["x"]} if chart else ()
-        drawn = max((len(series["x"]) for series in chart.data), default=0) if chart else 0
+        sizes = {size for marks in chart.marks for size in marks.x} if chart else ()
+        drawn = max((len(marks.x) for marks in chart.marks), default=0) if chart else 0
         return (
             chart_svg(chart) if chart and len(sizes) >= MIN_CHARTED_SIZES and drawn >= MIN_CHARTED_COPIES else Markup()
         )

@@ -8,12 +8,21 @@ from pinprof.analysis import Analysis
 from pinprof.errors import PinprofError
 from pinprof.hues import BLUE, CARD, GREEN, LINE, MUTED, ORANGE, PALE, PURPLE, SKY, SLATE, TEXT, VERMILLION
 from pinprof.measurement.profile import Profile
-from pinprof.report.charts.chart import STANDOFF, Chart, escaped
-from pinprof.report.charts.copies import copy_times_chart
-from pinprof.report.charts.flame import host_flame, icicle
-from pinprof.report.charts.steps import idle_chart, syncs_chart
-from pinprof.report.charts.timeline import timeline_chart
+from pinprof.report.charts.figures import (
+    TITLE_STANDOFF_PIXELS,
+    Figure,
+    copy_times_figure,
+    escaped,
+    icicle,
+    idle_figure,
+    waits_figure,
+)
+from pinprof.report.charts.flame import host_flame
+from pinprof.report.charts.timeline import HOW_TO_ZOOM, MIN_FIGURE_PIXELS, PLOTLY_CONFIG, timeline_chart
+from pinprof.report.html import Markup, note
+from pinprof.report.page import page
 from pinprof.report.timeline.steps import window_of_steps, window_of_times
+from pinprof.report.trace.page import timeline_title
 
 _AXIS = {
     "automargin": True,
@@ -22,7 +31,7 @@ _AXIS = {
     "zeroline": False,
     "ticks": "",
     "ticklabelstandoff": 4,
-    "title": {"standoff": STANDOFF},
+    "title": {"standoff": TITLE_STANDOFF_PIXELS},
 }
 PLOTLY_TEMPLATE = {
     "layout": {
@@ -38,11 +47,6 @@ PLOTLY_TEMPLATE = {
     }
 }
 """A template of plotly."""
-
-LAYOUT_OF_PAGE = ("paper_bgcolor", "plot_bgcolor", "font")
-"""Parts of a chart's layout that are only for a page."""
-
-
 AROUND_PX = 120
 """Pixels of the title and the legend of a figure."""
 
@@ -51,26 +55,39 @@ def numbers(profile: Profile) -> dict[str, go.Figure]:
     """Return the figures `copies`, `busy`, `stalls` and `host`, without those that are withheld."""
     why, host = profile.withheld, host_flame(profile)
     charts = {
-        "copies": ("Copy time in the trace", copy_times_chart(profile)),
-        "busy": ("Busy and idle time of the GPUs", idle_chart(profile, with_busy=True)),
-        "stalls": ("Stalls of the host", None if why.stalls or why.drain else syncs_chart(profile)),
+        "copies": ("Copy time in the trace", copy_times_figure(profile)),
+        "busy": ("Busy and idle time of the GPUs", idle_figure(profile, with_busy=True)),
+        "stalls": ("Stalls of the host", None if why.stalls or why.drain else waits_figure(profile)),
         "host": ("Where the host's time goes", icicle(host) if host else None),
     }
     return {name: _titled(chart, title) for name, (title, chart) in charts.items() if chart}
 
 
-def _titled(chart: Chart, title: str) -> go.Figure:
+def _titled(chart: Figure, title: str) -> go.Figure:
     figure, height = figure_of(chart), chart.layout["height"] + AROUND_PX
     figure.update_layout(title_text=title, height=height, margin_t=AROUND_PX // 2, legend_traceorder="normal")
     return figure.update_layout(showlegend=bool(chart.keys))
 
 
-def figure_of(chart: Chart) -> go.Figure:
+def figure_of(chart: Figure) -> go.Figure:
     """Return a chart as a figure with the page's looks, which another template replaces."""
-    shape = {name: value for name, value in chart.layout.items() if name not in LAYOUT_OF_PAGE}
-    figure = go.Figure(json.loads(json.dumps(escaped({"data": chart.data, "layout": shape}))))
+    figure = go.Figure(json.loads(json.dumps(escaped({"data": chart.data, "layout": chart.layout}))))
     figure.update_layout(template=PLOTLY_TEMPLATE)
     return figure
+
+
+def timeline_page(analysis: Analysis) -> Markup:
+    """Return the timeline as a plotly figure on a self-contained page; see `timeline_chart`.
+
+    Raises PinprofError if the trace has nothing to draw.
+    """
+    title = timeline_title(analysis)
+    figure = timeline_figure(analysis, title, None, None)
+    if not figure.data:
+        raise PinprofError(f"{analysis.profile.path}: has no events on host threads or GPU streams to draw")
+    drawn = Markup(figure.to_html(config=PLOTLY_CONFIG, full_html=False, div_id="figure"))  # noqa: S704  its texts are escaped
+    body = Markup('<main aria-label="Timeline of {}">\n{}\n<div style="min-width:{}px">{}</div></main>')
+    return page(f"pinprof: {title[0]}", body.format(title[0], note(HOW_TO_ZOOM), MIN_FIGURE_PIXELS, drawn))
 
 
 def timeline_figure(

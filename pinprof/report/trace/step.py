@@ -13,10 +13,10 @@ from rich.text import Text
 from pinprof.analyses import idle
 from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.step_parts import MeanStep
-from pinprof.measurement.figures import STALL, SYNCS, WORKED
-from pinprof.measurement.profile import OUTSIDE, Profile, busiest, busiest_idle_times, divide, gpu_of, idle_times
+from pinprof.measurement.figures import STALL_MS, SYNCS, WORKED_MS
+from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest, busiest_idle_times, divide, gpu_of, idle_times
 from pinprof.measurement.trust.doubt import Withheld, given
-from pinprof.replay.bound import COMMUNICATION, GPU, HOST, INPUT, is_gpu_bound
+from pinprof.replay.bound import BOUND_BY_COLLECTIVES, BOUND_BY_GPU, BOUND_BY_HOST, BOUND_BY_INPUT, is_gpu_bound
 from pinprof.report.view import Fact
 from pinprof.report.words import NOTHING, cut, known_length, not_shown, step_known
 from pinprof.units import counted, duration, percent, size
@@ -30,8 +30,8 @@ WAITS_FOR_STAGING = "the GPU mostly waits for the host, which stages pageable co
 ALWAYS_WORKS = "the GPU computes or copies nearly all the time"
 CANNOT_START = "queued work of the GPU cannot start yet"
 WAITS_FOR_OTHERS = {
-    INPUT: "the GPU mostly waits for the next batch",
-    COMMUNICATION: "the GPU is mostly in collectives, or waits for other ranks in them",
+    BOUND_BY_INPUT: "the GPU mostly waits for the next batch",
+    BOUND_BY_COLLECTIVES: "the GPU is mostly in collectives, or waits for other ranks in them",
 }
 """What the GPU does if neither it nor the host sets the pace."""
 SOLE_SHARE_OF_IDLE = 0.9
@@ -53,7 +53,7 @@ KERNEL_MARK, COLLECTIVE_MARK, COPY_MARK, MEMSET_MARK, IDLE_MARK = "█▒▓=░
 AROUND_WORK = "before its first work and after its last"
 ALWAYS_NAMED = KERNEL_MARK + IDLE_MARK
 """The parts that a full report always names."""
-NOT_LATE = {"kernel_wait": CANNOT_START, OUTSIDE: IDLE_AROUND_WORK}
+NOT_LATE = {"kernel_wait": CANNOT_START, OUTSIDE_WORK: IDLE_AROUND_WORK}
 """Causes of most idle time, other than late launches, although the host sets the pace."""
 LEGEND_GAP = "   "
 """Separates the entries of a legend."""
@@ -85,9 +85,9 @@ def bound_fact(profile: Profile) -> Fact | None:
     """
     if not profile.bound:
         return None
-    if profile.bound == HOST:
+    if profile.bound == BOUND_BY_HOST:
         meaning = _by_host(profile)
-    elif profile.bound == GPU:
+    elif profile.bound == BOUND_BY_GPU:
         meaning = ALWAYS_WORKS if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else CANNOT_START
     else:
         meaning = WAITS_FOR_OTHERS[profile.bound]
@@ -144,7 +144,7 @@ def stall_facts(profile: Profile) -> Iterator[Fact]:
     """Yield how long the host waits, if its calls were recorded, and for how much of that the GPU works."""
     if not profile.has_sums or not profile.gpus:
         return
-    name, stall = "host stalls", STALL.of(profile)
+    name, stall = "host stalls", STALL_MS.of(profile)
     if isinstance(stall, Withheld):
         yield Fact(name, NOTHING, not_shown(stall.reason))
         return
@@ -153,7 +153,7 @@ def stall_facts(profile: Profile) -> Iterator[Fact]:
         yield Fact(name, duration(0), f"no call of the {profile.steps.whole} waits for the GPU")
         return
     meaning = f"{_share_of_stalls(profile, time)}in {counted(count, 'wait')}"
-    worked = given(WORKED.of(profile)) or 0.0
+    worked = given(WORKED_MS.of(profile)) or 0.0
     if worked and worked >= MIN_DRAWN_SHARE * time:
         meaning += f"; the GPU runs earlier work for {duration(worked)} of that, which no fix shortens"
     yield Fact(name, duration(time), meaning)

@@ -6,7 +6,7 @@ All take the facts of `first_screen.py`. Sentences are without their last full s
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from pinprof.analyses.launches import MEANING
+from pinprof.analyses.launches import PAUSE_MEANING
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import given
@@ -282,7 +282,8 @@ def _long_pause(screen: FirstScreen) -> str:
     of = "each step" if profile.steps.count > 1 else f"the {profile.steps.whole}"
     return (
         f"The host runs no op and no call for {duration(pause.time_ns)} of {of}, as traced, "
-        f"{printable(pause.between)}: that is {MEANING}. A profiler of Python code, such as py-spy, shows the line."
+        f"{printable(pause.between)}: that is {PAUSE_MEANING}. "
+        "A profiler of Python code, such as py-spy, shows the line."
     )
 
 

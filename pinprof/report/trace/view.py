@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from pinprof.analyses.copies import EXPOSED
+from pinprof.analyses.copies import EXPOSURES
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.serving import DECODE, ServingPhase
 from pinprof.analyses.step_parts import MeanStep
-from pinprof.measurement.figures import LOADER
+from pinprof.measurement.figures import LOADER_MS
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
 from pinprof.measurement.trust.doubt import Doubt, Withheld, given
 from pinprof.report.html import Column, number_columns
@@ -219,12 +219,12 @@ def _exposed(profile: Profile) -> Iterator[str]:
         reason, count, exposed_ns = given(group.reason), given(group.count), given(group.exposed_ns)
         if reason is not None and count is not None and exposed_ns is not None:
             copies = counted(count, "copy", "copies")
-            yield f"{duration(exposed_ns)} exposed in {copies}: {EXPOSED[reason].sentence}"
+            yield f"{duration(exposed_ns)} exposed in {copies}: {EXPOSURES[reason].sentence}"
 
 
 def _input(profile: Profile) -> Section:
     loader, notes = profile.loader, []
-    wait_ns = given(LOADER.of(profile))
+    wait_ns = given(LOADER_MS.of(profile))
     if loader.pinned is not None:
         memory = "pinned" if loader.pinned else "pageable"
         thread = ", and a pin-memory thread is at work" if loader.pin_thread else ""

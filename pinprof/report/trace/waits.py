@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.sites import WaitCost, by_line
-from pinprof.measurement.figures import BUBBLE, STALL
+from pinprof.measurement.figures import BUBBLE_MS, STALL_MS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns
@@ -67,7 +67,7 @@ def waits_in_short(profile: Profile) -> str:
 
     It is empty if the host does not wait, or hardly and at an unknown line.
     """
-    count, waits, stall_ns = profile.steps.count, profile.waits, given(STALL.of(profile))
+    count, waits, stall_ns = profile.steps.count, profile.waits, given(STALL_MS.of(profile))
     if not waits or not count or not stall_ns:
         return ""
     site, cost = max(waits, key=lambda wait: wait[1].stall_ns)
@@ -138,7 +138,7 @@ def surprises(profile: Profile) -> Iterator[str]:
     count, step, waits = profile.steps.count, profile.step_ns, profile.waits
     if not count or not step:
         return
-    idle_ns = given(BUBBLE.of(profile))
+    idle_ns = given(BUBBLE_MS.of(profile))
     yield from _only_as_traced(profile, idle_ns or 0.0)
     for members in by_line(waits, lambda wait: wait[0]):
         sites, cost = [site for site, _ in members], WaitCost.of(cost for _, cost in members)
@@ -196,7 +196,7 @@ def _in_all(profile: Profile) -> Iterator[Fact]:
     waits = [site for site in profile.sites if site.is_wait]
     if waits:
         meaning = f"of host time in calls that can block; {_left_idle(profile, waits)}"
-        stall_ns = given(STALL.of(profile))
+        stall_ns = given(STALL_MS.of(profile))
         yield Fact("waits", NOTHING if stall_ns is None else duration(stall_ns), meaning, is_named=False)
     for name, cause in WAITS.items():
         waiting = [site for site in profile.sites if site.cause == name and site.verdict != "profiler"]
@@ -214,7 +214,7 @@ def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
     if not some_in_steps(waits):
         return "all of them lie outside of the complete steps"
     costs = [cost for site in waits if (cost := given(site.in_steps_cost))]
-    idle_ns = given(BUBBLE.of(profile))
+    idle_ns = given(BUBBLE_MS.of(profile))
     return f"{_idle_after(profile, waits)} idle for {duration(idle_ns or 0.0)} {in_or_after(costs)} them"
 
 

@@ -9,10 +9,10 @@ from pinprof.analyses.syncs.causes import WAITS, label_of
 from pinprof.analyses.syncs.sites import Site
 from pinprof.comparison.figures import SMALL_DIFFERENCE
 from pinprof.prediction import Prediction, Scenario
-from pinprof.prediction.edits import pinned_rate
 from pinprof.prediction.options import OPTIONS, OptionChange
+from pinprof.prediction.pinning import pinned_rate
 from pinprof.prediction.verification import Verification
-from pinprof.replay.bound import BOUNDS
+from pinprof.replay.bound import BOUND_WORDS
 from pinprof.report.html import Column, number_columns
 from pinprof.report.terminal import bullet, fact, laid_out, section, unwrapped
 from pinprof.report.view import Fact, ReportTable, Section, in_terminal
@@ -64,7 +64,7 @@ def _paragraphs(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterato
     yield fact(duration(before), f"now, {HOW_STEP_KNOWN[prediction.baseline_source]}")
     yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
     for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
-        yield fact(bound.replace("gpu", "GPU"), f"{when}: {BOUNDS[bound]}")
+        yield fact(bound.replace("gpu", "GPU"), f"{when}: {BOUND_WORDS[bound]}")
     yield section("What changes")
     yield from _changes(ranks, scenario)
     speeds = {name: factor for name in SPEEDS if (factor := getattr(scenario, name)) != 1}
@@ -216,7 +216,7 @@ def _overview(
         cells = duration(saving), percent(saving / after.baseline_ns)
         shown = cells if is_saving(now, after) else ("-", "-")
         rows.append((name, options, duration(after.predicted_ns), between(*after.range_ns), *shown))
-    step = f"now, {HOW_STEP_KNOWN[now.baseline_source]}; {BOUNDS[now.bound_before]}"
+    step = f"now, {HOW_STEP_KNOWN[now.baseline_source]}; {BOUND_WORDS[now.bound_before]}"
     noise = f"the unchanged program replays at {duration(now.predicted_ns)}: savings up to {duration(off)} are noise"
     columns = [Column("change"), Column("options"), *number_columns(whole, "range", "saves", f"of the {whole}")]
     yield from _title(traces)

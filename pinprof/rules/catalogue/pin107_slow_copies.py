@@ -6,7 +6,7 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.intervals import covered, union
 from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import LARGE_COPY_BYTES
+from pinprof.prediction.pinning import LARGE_COPY_BYTES
 from pinprof.rules.copies import of_places
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import Copies, copies_in_steps

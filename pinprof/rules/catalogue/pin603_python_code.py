@@ -6,8 +6,8 @@ from math import inf
 
 import numpy as np
 
-from pinprof.analyses.host_samples import LOCALS, PHASES, CalledLine, HostSums, LibraryCall
-from pinprof.analyses.launches import MEANING, Pause
+from pinprof.analyses.host_samples import LOCALS, SAMPLED_PHASES, CalledLine, HostSums, LibraryCall
+from pinprof.analyses.launches import PAUSE_MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.analyses.steps import timed
 from pinprof.details import Details
@@ -19,7 +19,7 @@ from pinprof.rules.launching import late_ns, pauses
 from pinprof.rules.remedies import remedy_of, remedy_of_line
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MOST_NAMED, at, idle_within
-from pinprof.trace.idle_times import launching_threads, python_in_nodes
+from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.one_time_work import NEVER
 from pinprof.trace.phases import NODE, torch_times
@@ -162,10 +162,10 @@ class _Paused:
 
 
 def _paused(details: Details, times: Intervals) -> _Paused:
-    trace, threads, rows = details.trace, launching_threads(details.trace), timed(details.trace.steps)
+    trace, rows = details.trace, timed(details.trace.steps)
     times = intersect(times, union(trace.steps.start_ns[rows], trace.steps.end_ns[rows]))
-    in_nodes = intersect(times, python_in_nodes(trace, threads))
-    of_torch = torch_times(trace, threads)
+    in_nodes = intersect(times, python_in_nodes(trace))
+    of_torch = torch_times(trace)
     parts = {
         OPTIMIZER: of_torch.optimizers,
         "backward passes": of_torch.backward,
@@ -210,7 +210,7 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
             f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {IN_NODES.format(' and '.join(paused.nodes))}"
         )
     longest = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
-    text += f"{longest}: that is {MEANING}"
+    text += f"{longest}: that is {PAUSE_MEANING}"
     if paused.phase:
         text += f"; {duration(paused.per_step(paused.in_torch))} of it within {paused.phase}, {IN_TORCH}"
     return text
@@ -305,7 +305,7 @@ def _library_of(line: CalledLine, own: float) -> LibraryCall | None:
 def _parts(host: HostSums | None, line: CalledLine) -> Sequence[str]:
     """Return the functions that share the samples of a line which takes most of them in no single one, most first."""
     least = LEAST_PART * host.samples if host else inf
-    shared = (name for name, count in line.parts if name not in PHASES and count >= least)
+    shared = (name for name, count in line.parts if name not in SAMPLED_PHASES and count >= least)
     return [name for name in shared if LOCALS not in name][:MOST_NAMED]
 
 

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from pinprof.analyses.hazards import WRITES
+from pinprof.analyses.hazards import IN_PLACE_OP
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
@@ -31,7 +31,7 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
             f"{shortened(name, LONGEST_NAME)}, {how_many(len(alike) / profile.steps.divisor)} {profile.steps.per}: the "
             f"host computes for {duration(time)} as traced, and launches nothing meanwhile",
             edits=Edits(removed_ops=frozenset(alike.tolist())),
-            fix=IN_EACH_STEP if WRITES.match(name) else "",
+            fix=IN_EACH_STEP if IN_PLACE_OP.match(name) else "",
         )
 
 

@@ -1,5 +1,8 @@
 """The bench of a machine as a page: what a person reads, and what the charts are drawn from."""
 
+import re
+
+import numpy as np
 import pytest
 from bench_builder import H200, BenchBuilder, ms
 from bench_example import example
@@ -11,7 +14,8 @@ from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
 from pinprof.report.bench.page import bandwidth_chart, picture_chart, times_chart, to_html
-from pinprof.report.bench.view import OUTCOMES, claimed_by, experiments, reason_of
+from pinprof.report.bench.view import OUTCOME_WORDS, claimed_by, experiments, reason_of
+from pinprof.report.charts.svg import chart_svg
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -37,12 +41,12 @@ def test_the_page_begins_with_what_to_do() -> None:
 def test_every_claim_has_its_verdict() -> None:
     text = words(Page(to_html(example())).text)
     for verdict in verdicts(example()):
-        claim = (verdict.claim, OUTCOMES[verdict.outcome], verdict.number, claimed_by(verdict))
+        claim = (verdict.claim, OUTCOME_WORDS[verdict.outcome], verdict.number, claimed_by(verdict))
         figures = (verdict.published or "-", verdict.measured or "-")
         assert words(" ".join((*claim, *figures))) in text
     for known, _, _ in experiments(example()):
         for verdict in (verdict for verdict in verdicts(example()) if verdict.number == known.number):
-            outcome = OUTCOMES[verdict.outcome].capitalize()
+            outcome = OUTCOME_WORDS[verdict.outcome].capitalize()
             reason = f"{outcome} {verdict.claim} ({claimed_by(verdict)}): {reason_of(verdict)}."
             assert text.count(words(reason)) == 1
 
@@ -63,22 +67,22 @@ def test_there_is_a_chart_for_all_times_the_rates_and_each_case() -> None:
 def test_a_bar_is_a_time_with_its_spread_and_the_published_one() -> None:
     chart = times_chart([ms("pageable.to", 0.4, 0.3, 0.6), ms("pinned.to", 0.1)], {"pageable.to": 0.369})
     assert chart is not None
-    here, published = chart.data
-    assert (here["x"], here["y"]) == ([0.4, 0.1], [0, 1])
-    assert here["error_x"]["array"] == pytest.approx([0.2, 0.001])
-    assert here["error_x"]["arrayminus"] == pytest.approx([0.1, 0.001])
-    assert (published["x"], published["y"]) == ([0.369], [0])
+    (here,), (published,) = chart.bars, chart.marks
+    assert (here.length, [*here.place]) == ([0.4, 0.1], [0, 1])
+    assert np.array(here.spread) == pytest.approx(np.array([(0.3, 0.6), (0.099, 0.101)]))
+    assert (published.x, published.y) == ([0.369], [0])
 
 
 def test_rates_are_drawn_with_those_of_the_link() -> None:
     chart = bandwidth_chart(example())
     assert chart is not None
-    assert [len(line["x"]) for line in chart.data] == [10] * 4
-    assert chart.layout["xaxis"]["type"] == "log"
-    assert [shape["y0"] for shape in chart.layout["shapes"]] == pytest.approx([63.0, 55.0], rel=1e-3)
+    assert [len(line.x) for line in chart.marks] == [10] * 4
+    assert chart.x.is_log
+    assert chart.lines == pytest.approx([63.0, 55.0], rel=1e-3)
     without = bandwidth_chart(replace(example(), machine=replace(H200, pcie_generation=None)))
     assert without is not None
-    assert "shapes" not in without.layout
+    assert not without.lines
+    assert not without.labels
 
 
 def test_a_picture_has_the_host_above_its_streams() -> None:
@@ -87,16 +91,19 @@ def test_a_picture_has_the_host_above_its_streams() -> None:
         Bar("host", "launch", 0.0, 0.5),
         Bar("stream 7", "overlapped copy", 0, 1),
         Bar("stalls", "item", 2.0, 3.0),
+        Bar("stream 7", "kernel", 3.5, 3.75),
     )
     chart = picture_chart(Picture("side stream, pinned", bars, "it overlaps", 40.0), 4.0)
-    assert chart.layout["yaxis"]["ticktext"] == ["host", "stalls", "stream 7"]
-    assert chart.caption == "side stream, pinned (the first 3.00 ms of a step of 40.0 ms): it overlaps"
-    series = {series_of["name"]: series_of for series_of in chart.data}
-    assert series.keys() == {"runtime call", ".item()", "kernel", "overlapped copies"}
-    kernel = series["kernel"]
-    assert (kernel["base"], kernel["x"], kernel["y"]) == ([1.0], [2.0], [2])
-    assert series["overlapped copies"]["marker"]["color"] == hues.OVERLAPPED
-    assert series[".item()"]["hovertext"] == ["stalls: .item(), 1.00 ms"]
+    assert [text for _, text in chart.y.labels] == ["host", "stalls", "stream 7"]
+    assert chart.caption == "side stream, pinned (the first 3.75 ms of a step of 40.0 ms): it overlaps"
+    drawn = {one.key.label: one for one in chart.bars}
+    assert drawn.keys() == {"runtime call", ".item()", "kernel", "overlapped copies"}
+    kernel = drawn["kernel"]
+    assert (kernel.start, kernel.length, kernel.place) == ([1.0, 3.5], [2.0, 0.25], [2, 2])
+    assert drawn["overlapped copies"].key.colour == hues.OVERLAPPED
+    assert drawn[".item()"].hover == ["stalls: .item(), 1.00 ms"]
+    starts = re.findall(rf'light:{hues.KERNEL};[^>]* x="([\d.]+)%"', chart_svg(chart))
+    assert starts == ["25.000", "87.500"]  # of 4 ms: bars of one row do not push each other
 
 
 def test_what_a_file_holds_is_no_code_of_the_page() -> None:

@@ -59,3 +59,10 @@ def test_what_predictions_use_is_told_without_claims() -> None:
     assert "7.00 GB/s" in text
     assert "Claimed by" not in text
     assert "published claims" not in text
+
+
+def test_a_spread_beside_a_figure_is_its_longer_side() -> None:
+    figures = (ms("one", 0.4, 0.3, 0.6), ms("other", 0.4, 0.1, 0.5))
+    sized = [replace(figure, size=4096) for figure in figures]
+    text = flat(bench_to_text(BenchBuilder().add("E1", *sized).build()))
+    assert "400 µs ±50 % 400 µs ±75 %" in text

@@ -1,9 +1,7 @@
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,19 +14,12 @@ from pinprof.details import details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind, Known
-from pinprof.replay.step_estimate import StepEstimate
-from pinprof.report.charts.chart import Chart, Key, chart_html, layout
-from pinprof.report.charts.copies import MAX_MARKS, copies_chart
-from pinprof.report.charts.steps import (
-    MAX_BARS,
-    MAX_SITES,
-    idle_chart,
-    outliers,
-    steps_chart,
-    syncs_chart,
-)
+from pinprof.replay import StepEstimate
+from pinprof.report.charts.chart import Axis, Bars, Chart, Key
+from pinprof.report.charts.copies import MAX_COPY_MARKS, copies_chart
+from pinprof.report.charts.figures import MAX_DRAWN_SITES, Figure, idle_figure, waits_figure
+from pinprof.report.charts.steps import MAX_STEP_BARS, outliers, steps_chart
 from pinprof.report.charts.svg import chart_svg
-from pinprof.report.html import Markup
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import why_no_finding
@@ -57,9 +48,9 @@ def waiting(sites: int = 1, steps: int = 3, sizes: Sequence[int] = (300_000,)) -
     return builder
 
 
-def sums(chart: Chart | None, axis: str) -> dict[str, float]:
-    assert chart
-    return {series["name"]: round(sum(series[axis]), 6) for series in chart.data}
+def sums(figure: Figure | None) -> dict[str, float]:
+    assert figure
+    return {series["name"]: round(sum(series["x"]), 6) for series in figure.data}
 
 
 # each chart
@@ -72,53 +63,52 @@ def test_copies_are_drawn_by_size_and_rate_with_kinds_and_the_link_apart(tmp_pat
     builder.copy("DtoD (Device -> Device)", 920, 1, launch=881, size=900_000)
     chart = copies_chart(measured(builder, tmp_path)[0])
     assert chart
-    drawn = {series["name"]: (series["x"], series["y"], series["marker"]["symbol"]) for series in chart.data}
+    drawn = {marks.key.label: (marks.x, marks.y, marks.key.symbol) for marks in chart.marks}
     assert drawn == {
-        "HtoD pageable": ([300_000] * 3, [10.0] * 3, "x"),
-        "DtoH pinned": ([400_000], [40.0], "circle-open"),
+        "HtoD pageable: 3 copies": ([300_000] * 3, [10.0] * 3, "x"),
+        "DtoH pinned: 1 copy": ([400_000], [40.0], "circle-open"),
     }
     assert len({key.colour for key in chart.keys}) == 2
-    assert chart.layout["shapes"][0]["y0"] == 55
-    assert "PCIe 5.0" in chart.layout["annotations"][0]["text"]
+    assert chart.lines == [55]
+    assert "PCIe 5.0" in chart.labels[0].text
     assert "Not drawn: 1 that are not between host and GPU" in chart.caption
 
 
 def test_many_copies_are_gathered_and_the_chart_says_so(tmp_path: Path) -> None:
     builder = TraceBuilder()
-    for number in range(MAX_MARKS + 1):
+    for number in range(MAX_COPY_MARKS + 1):
         builder.copy("HtoD (Pinned -> Device)", 10 * number + 5, 2, launch=10 * number, size=1000 + number % 2)
     chart = copies_chart(measured(builder, tmp_path)[0])
     assert chart
-    assert chart.data[0]["x"] == [1000]
-    assert "2,001 like this" in chart.data[0]["hovertext"][0]
+    assert chart.marks[0].x == [1000]
+    assert "2,001 like this" in chart.marks[0].hover[0]
     assert "A mark stands for all copies of about the same size and rate" in chart.caption
 
 
 def test_the_bars_of_a_site_are_its_stall_and_its_bubble(tmp_path: Path) -> None:
     trace, profile = measured(waiting(), tmp_path)
-    chart = syncs_chart(profile)
+    figure = waits_figure(profile)
     cost = details_of(trace).syncs.sites[0].in_steps
-    drain, own, rest, bubble = sums(chart, "x").values()
+    drain, own, rest, bubble = sums(figure).values()
     assert drain + own + rest == pytest.approx(cost.stall_ns / 3e6)
     assert own == 0.03
     assert bubble == pytest.approx(cost.idle_ns / 3e6)
-    assert chart
-    assert chart.layout["annotations"][0]["text"] == "pageable copy: aten::to"
-    assert {series["y"][0] for series in chart.data[:3]} == {0.0}  # one bar
-    assert chart.data[3]["y"] == [0.3]  # and another below it: idle time is the GPU's
+    assert figure
+    assert figure.layout["annotations"][0]["text"] == "pageable copy: aten::to"
+    assert {series["y"][0] for series in figure.data[:3]} == {0.0}  # one bar
+    assert figure.data[3]["y"] == [0.3]  # and another below it: idle time is the GPU's
 
 
 def test_of_many_sites_the_costliest_are_drawn(tmp_path: Path) -> None:
-    chart = syncs_chart(measured(waiting(sites=MAX_SITES + 3), tmp_path)[1])
-    assert chart
-    assert len(chart.data[0]["x"]) == MAX_SITES
-    assert f"The {MAX_SITES} costliest of {MAX_SITES + 3} places are drawn" in chart.caption
+    figure = waits_figure(measured(waiting(sites=MAX_DRAWN_SITES + 3), tmp_path)[1])
+    assert figure
+    assert len(figure.data[0]["x"]) == MAX_DRAWN_SITES
 
 
 def test_the_causes_of_idle_time_add_up_to_it(tmp_path: Path) -> None:
     trace, profile = measured(waiting(), tmp_path)
     (device,) = details_of(trace).devices
-    assert sum(sums(idle_chart(profile), "x").values()) == pytest.approx(device.idle_ns / 1e6)
+    assert sum(sums(idle_figure(profile)).values()) == pytest.approx(device.idle_ns / 1e6)
 
 
 def stepping(lengths: Sequence[int], busy: int = 50) -> TraceBuilder:
@@ -134,37 +124,36 @@ def stepping(lengths: Sequence[int], busy: int = 50) -> TraceBuilder:
 def test_the_parts_of_a_bar_add_up_to_its_step_and_the_first_step_is_as_long_as_on_the_host(tmp_path: Path) -> None:
     chart = steps_chart(*measured(stepping([100] * 6), tmp_path), 0)
     assert chart
-    kernels, idle, host = chart.data
-    assert [one["name"] for one in chart.data] == ["kernels alone", "idle", "on the host"]
-    assert (kernels["x"], host["x"]) == ([1, 2, 3, 4, 5], [0])  # where the work of the first begins is not known
-    assert [sum(both) for both in zip(kernels["y"], idle["y"], strict=True)] == pytest.approx([0.1] * 5)
+    kernels, idle, host = chart.bars
+    assert [one.key.label.split(":")[0] for one in chart.bars] == ["kernels alone", "idle", "on the host"]
+    assert (kernels.place, host.place) == ([1, 2, 3, 4, 5], [0])  # where the work of the first begins is not known
+    assert [sum(both) for both in zip(kernels.length, idle.length, strict=True)] == pytest.approx([0.1] * 5)
     assert "None is unlike the others" in chart.caption
 
 
 def test_of_many_steps_a_bar_is_the_mean_of_several(tmp_path: Path) -> None:
-    chart = steps_chart(*measured(stepping([100] * (MAX_BARS + 50)), tmp_path), 0)
+    chart = steps_chart(*measured(stepping([100] * (MAX_STEP_BARS + 50)), tmp_path), 0)
     assert chart
     assert "A bar is the mean of 2 steps" in chart.caption
-    assert len(chart.data[0]["x"]) <= MAX_BARS
+    assert len(chart.bars[0].place) <= MAX_STEP_BARS
 
 
 def test_a_step_unlike_the_others_is_drawn_to_the_top_with_its_length(tmp_path: Path) -> None:
     trace, profile = measured(stepping([100, 101, 99, 100, 1000, 100, 100, 100]), tmp_path)
     chart = steps_chart(trace, profile, 0)
     assert chart
-    *_, unlike = chart.data
-    assert unlike["x"] == [5]  # on the GPU it is the next one that ends late
-    top = chart.layout["yaxis"]["range"][1]
-    assert unlike["y"][0] < top < 0.5
-    assert "1.00 ms" in [label["text"] for label in chart.layout["annotations"]]
+    (unlike,) = chart.marks
+    assert unlike.x == [5]  # on the GPU it is the next one that ends late
+    assert unlike.y[0] < chart.y.high < 0.5
+    assert "1.00 ms" in [label.text for label in chart.labels]
     assert "Step 5 is unlike the others" in chart.caption
     drawn = chart_svg(chart)
     assert "step 5: 1.00 ms, unlike the others" in drawn
     assert all(float(high) <= 180 for high in re.findall(r'<rect[^>]* height="([^"]+)"', drawn))
 
 
-@pytest.mark.parametrize(("step_ns", "anchor"), [(90_000, "top"), (10_000, "bottom")])
-def test_the_label_of_a_step_keeps_away_from_the_axis(tmp_path: Path, step_ns: float, anchor: str) -> None:
+@pytest.mark.parametrize(("step_ns", "is_below"), [(90_000, True), (10_000, False)])
+def test_the_label_of_a_step_keeps_away_from_the_axis(tmp_path: Path, step_ns: float, is_below: bool) -> None:
     builder = TraceBuilder()
     for start in builder.steps(3, 100, length=99):
         builder.kernel(start + 5, 50, launch=start + 1)
@@ -172,9 +161,9 @@ def test_the_label_of_a_step_keeps_away_from_the_axis(tmp_path: Path, step_ns: f
     known = replace(profile, step=Known(StepEstimate(step_ns, "estimated", (step_ns - 1000, step_ns + 1000))))
     chart = steps_chart(trace, known, None)
     assert chart
-    (label,) = chart.layout["annotations"]
-    assert label["yanchor"] == anchor
-    assert re.fullmatch(r"[\d.]+ µs without the profiler", label["text"])
+    (label,) = chart.labels
+    assert label.is_below == is_below
+    assert re.fullmatch(r"[\d.]+ µs without the profiler", label.text)
 
 
 @pytest.mark.parametrize(
@@ -207,13 +196,13 @@ def test_a_chart_is_drawn_with_its_axes_marks_and_patterns(tmp_path: Path) -> No
 
 
 def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
-    series: list[dict[str, Any]] = [{"name": "</script><b>", "text": ["\x1b", Markup("<br>")]}]
-    page = Page(chart_html(Chart("a < b", series, layout(200, "x", "y"), (Key("k", "#000", pattern="/"),))))
+    key = Key("</script><b>", "#000", pattern="/")
+    series = Bars(key, [1], [2], ["\x1b<b>"])
+    page = Page(chart_svg(Chart("a < b", 200, Axis(0, 2), Axis(0, 2), [series], keys=[key])))
     assert page.misnested == []
-    assert page.text == "a < b k"
+    assert page.text.startswith("a < b </script><b>")
+    assert "\N{REPLACEMENT CHARACTER}<b>" in page.text
     assert next(attributes for _, attributes in page.tags if "role" in attributes)["aria-label"] == "a < b"
-    named = {"name": "&lt;/script&gt;&lt;b&gt;", "text": ["\N{REPLACEMENT CHARACTER}", "<br>"]}  # plotly reads HTML
-    assert json.loads(page.scripts[0][1])["data"] == [named]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,15 @@ from recordings import TRACES, analysis_of
 from wait_builder import HOSTILE, waiting
 
 from pinprof.report.charts.chart import Key
-from pinprof.report.charts.flame import LEAST, FlameFrame, FlameGraph, boxes_of_paths, fragment, host_flame, waits_flame
+from pinprof.report.charts.flame import (
+    BOXES_IN_WIDTH,
+    FlameFrame,
+    FlameGraph,
+    boxes_of_paths,
+    fragment,
+    host_flame,
+    waits_flame,
+)
 from pinprof.report.charts.flame import Path as CallPath
 from pinprof.report.trace.page import to_html
 
@@ -52,9 +60,12 @@ def test_a_box_has_its_own_time_and_that_of_all_below_it() -> None:
 
 def test_what_cannot_be_seen_is_left_out_but_counts_above() -> None:
     f, g = frame_named("f"), frame_named("g")
-    boxes = boxes_of_paths(ROOT, [CallPath((f,), (2.0 * LEAST, 0.0)), CallPath((f, g), (1.0, 0.0))], 2)
-    assert [(box.frame.name, box.total[0]) for box in boxes] == [("all", 2 * LEAST + 1), ("f", 2 * LEAST + 1)]
-    wide_in_other = boxes_of_paths(ROOT, [CallPath((f,), (2.0 * LEAST, 0.0)), CallPath((f, g), (1.0, 7.0))], 2)
+    boxes = boxes_of_paths(ROOT, [CallPath((f,), (2.0 * BOXES_IN_WIDTH, 0.0)), CallPath((f, g), (1.0, 0.0))], 2)
+    assert [(box.frame.name, box.total[0]) for box in boxes] == [
+        ("all", 2 * BOXES_IN_WIDTH + 1),
+        ("f", 2 * BOXES_IN_WIDTH + 1),
+    ]
+    wide_in_other = boxes_of_paths(ROOT, [CallPath((f,), (2.0 * BOXES_IN_WIDTH, 0.0)), CallPath((f, g), (1.0, 7.0))], 2)
     assert [box.frame.name for box in wide_in_other] == ["all", "f", "g"]
 
 

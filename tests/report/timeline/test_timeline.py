@@ -18,7 +18,7 @@ from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.timeline import fragment
 from pinprof.report.timeline.drawn_lanes import PageDrawing, figure_in_words, lanes_of_page, lanes_that_fit
 from pinprof.report.timeline.kinds import short
-from pinprof.report.timeline.lane import BAND, OPS, Drawing, HiddenEvents, Lane, levels, merge_narrow
+from pinprof.report.timeline.lane import BAND_SOURCE, OP_SOURCE, Drawing, HiddenEvents, Lane, levels, merge_narrow
 from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.payload import PackedColumns
 from pinprof.report.timeline.steps import choose_window, window_of_steps
@@ -49,7 +49,7 @@ def loop(steps: int, kernels: int = 10) -> TraceBuilder:
 def lane_of(start: list[int], end: list[int], kind: list[int]) -> Lane:
     starts, ends, codes = (np.array(column, np.int64) for column in (start, end, kind))
     count = np.ones(len(start), np.int64)
-    return Lane("g", "l", OPS, starts, ends, codes, np.arange(len(start)), count, ends - starts)
+    return Lane("g", "l", OP_SOURCE, starts, ends, codes, np.arange(len(start)), count, ends - starts)
 
 
 def lane_named(drawing: Drawing, label: str) -> Lane:
@@ -171,7 +171,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     shown = sum(int(lane.count.sum()) for lane in drawing.lanes if lane.source.name in {"ops", "calls", "gpu"})
     assert drawing.left_out == (HiddenEvents(2, "ops nested deeper than 4"),)
     assert shown + 2 == here
-    counts = [lane.count[lane.count > 1] for lane in drawing.lanes if lane.source is not BAND]
+    counts = [lane.count[lane.count > 1] for lane in drawing.lanes if lane.source is not BAND_SOURCE]
     events, blocks = sum(int(count.sum()) for count in counts), sum(map(len, counts))
     assert 190 <= events <= 200
     assert 2 * blocks <= events

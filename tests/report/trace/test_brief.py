@@ -14,7 +14,7 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analysis import analyse
 from pinprof.report.source import Code
 from pinprof.report.trace.finding_views import whatif_command
@@ -31,7 +31,7 @@ NAMES = (
     "pairs/everything_at_once.before",
     "ranks/sleeping_rank.rank1.before",
 )
-CODES = [code for code in (*CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code]
+CODES = [code for code in (*WAIT_CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code]
 
 
 @pytest.fixture(autouse=True)

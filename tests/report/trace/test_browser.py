@@ -13,7 +13,6 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis
 from pinprof.notebook import load
-from pinprof.report.charts.chart import Chart, chart_html, layout
 from pinprof.report.html import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
@@ -455,44 +454,6 @@ def test_the_page_counts_from_the_beginning_of_a_trace_without_steps(scripts: Pa
 
 
 TICK_COLOUR = "getComputedStyle(document.querySelector('.canvas .xtick')).fill"
-BAR = chart_html(Chart("one bar", [{"type": "bar", "x": [1], "y": [1]}], layout(240, "x", "y")))
-
-
-OWN_CLOCK = Markup("<script>let clock = 1e6; performance.now = () => clock;</script>")
-"""What makes time pass on a page as a test says, whatever else the machine does."""
-
-
-def test_a_chart_in_sight_does_not_stop_a_hand_on_the_timeline(opened: Opened) -> None:
-    hands = opened(TRACES / "loss_item.json.gz", made=lambda analysis: OWN_CLOCK + BAR + fragment(analysis))
-    x, y = hands.part("host", 0.5)
-    chart = box_of(hands.page.locator(".chart"))
-    assert chart["y"] + chart["height"] > 0
-    for at in range(25):  # 2 s; it waits for one without input
-        hands.page.mouse.move(x + at, y)
-        hands.page.evaluate("clock += 80")
-    hands.page.wait_for_timeout(300)  # it looks several times
-    hands.page.locator(".plot").focus()
-    hands.page.keyboard.down("w")  # once: not every system repeats it
-    hands.page.locator(".plot[data-moving]").wait_for()
-    hands.page.evaluate("clock += 1500")
-    hands.page.wait_for_timeout(300)
-    assert hands.page.evaluate("typeof Plotly") == "undefined"
-    hands.page.keyboard.up("w")
-    hands.page.wait_for_function("() => (clock += 100) && document.querySelector('.chart .main-svg')")
-
-
-def test_charts_are_soon_drawn_for_those_who_scroll_to_them(opened: Opened) -> None:
-    hands = opened(
-        TRACES / "loss_item.json.gz", made=lambda analysis: fragment(analysis) + 40 * Markup("<p>-</p>\n") + BAR
-    )
-    hands.page.locator(".chart").evaluate("chart => chart.scrollIntoView({ block: 'end' })")
-    assert not hands.page.locator(".plot").evaluate("plot => plot.getBoundingClientRect().bottom > 0")
-    for at in range(100):  # the hand pauses, never for a second
-        hands.page.mouse.move(300 + at, 300)
-        hands.page.wait_for_timeout(400)
-        if hands.page.locator(".chart .main-svg").count():
-            break
-    assert hands.page.locator(".chart .main-svg").count()
 
 
 def test_charts_are_there_without_a_script_in_the_colours_of_the_page(opened: Opened) -> None:

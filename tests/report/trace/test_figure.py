@@ -10,7 +10,7 @@ from trace_builder import SIDE, TraceBuilder, without_known_events
 import pinprof
 from pinprof.errors import PinprofError
 from pinprof.notebook import Report, load
-from pinprof.report.timeline.kinds import KINDS
+from pinprof.report.timeline.kinds import EVENT_KINDS
 
 RECORDED = TRACES / "readback_async.stack.json.gz"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -126,7 +126,7 @@ def test_figures_have_the_looks_and_the_labels_of_the_page(report: Report) -> No
     for figure in figures.values():
         assert figure.layout.template.layout.font.family == "system-ui, sans-serif"
         assert figure.layout.template.layout.plot_bgcolor == "#ffffff"
-    assert {figure.name for figure in figures["copies"].data} <= {kind.label for kind in KINDS}
+    assert {figure.name for figure in figures["copies"].data} <= {kind.label for kind in EVENT_KINDS}
     assert [figure.marker.pattern.shape for figure in figures["stalls"].data] == [None, "/", "-", "\\"]
 
 

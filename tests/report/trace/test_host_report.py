@@ -11,7 +11,8 @@ from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.notebook import Report, load
-from pinprof.report.charts.flame import host_flame, icicle
+from pinprof.report.charts.figures import icicle
+from pinprof.report.charts.flame import host_flame
 from pinprof.report.trace import text
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html

@@ -11,7 +11,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.report.html import Column, HtmlBarPart, Markup, facts, inline_html, shares, table
 from pinprof.report.page import page
 from pinprof.report.timeline.worst_instance import worst_instance
@@ -246,7 +246,7 @@ def test_shares_leave_out_what_is_zero_and_are_escaped() -> None:
 def test_the_page_names_what_waits_as_people_write_it(name: str) -> None:
     text = Page(to_html([analysis_of(TRACES / f"{name}.json.gz")])).text
     assert "`" not in text  # what is code stands as code
-    codes = (code for code in (*CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code)
+    codes = (code for code in (*WAIT_CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code)
     assert not [code for code in codes if code in text]
 
 

@@ -10,7 +10,7 @@ from recordings import OF_A_GPU, TRACES, analysis_of, each_recording, full_text_
 from rich.padding import Padding
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.measurement.figures import STALL
+from pinprof.measurement.figures import STALL_MS
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
@@ -228,6 +228,6 @@ def _is_told(document: dict[str, Any], profile: Profile) -> None:
         assert part["step_ms"] == pytest.approx(longest, abs=1e-6)
     exposed = sum(part["exposed_ms"] for part in document["step_parts"])
     assert exposed == pytest.approx(document["per_step"]["exposed_ms"], abs=1e-5)
-    stall_ns = given(STALL.of(profile))
+    stall_ns = given(STALL_MS.of(profile))
     assert stall_ns is not None
     assert document["per_step"]["stall_ms"] == pytest.approx(stall_ns / MS, abs=1e-6)

@@ -18,11 +18,11 @@ from pinprof.trace.tables import NONE, Trace
 Lines: TypeAlias = list[SourceLine | None]
 """Per stall."""
 
-NEAR = 6
+NEAR_OPS = 6
 """Ops on each side of a near context. It suffices if all recorded waits after the same ops, or before them, have one
 line."""
 
-APART = {EVALUATION, CHECKPOINT}
+WORK_APART = {EVALUATION, CHECKPOINT}
 """Irregular work whose waits are among the same ops as in training: a copy of the batch, a read of the loss."""
 
 
@@ -130,7 +130,7 @@ class RecordedContexts:
 
 def _keys(kind: WaitKind, around: Around) -> Iterator[tuple[object, ...]]:
     """Yield the keys of the whole context, the near one, the near ops on each side, and the next op on each side."""
-    near_before, near_after = (side[:NEAR] for side in around)
+    near_before, near_after = (side[:NEAR_OPS] for side in around)
     yield "whole", kind, around
     yield "near", kind, near_before, near_after
     yield "before", kind, near_before
@@ -225,7 +225,7 @@ def _without_irregular_work(trace: Trace) -> DebugModeWaits | None:
     if watched is None or run is None:
         return watched
     recorded = set().union(*run.noted_in(RECORDED))
-    unlike = [kinds & APART - recorded for kinds in run.noted_in(WATCH)]
+    unlike = [kinds & WORK_APART - recorded for kinds in run.noted_in(WATCH)]
     if len(unlike) != watched.steps:
         return watched
     unlike.append(set())  # the step in which the run ended: not all of its work is known

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSES
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.callers import calling_function, outermost_op, stack_of, user_calls
@@ -16,14 +16,14 @@ from pinprof.trace.lines import EDGE, LINE_MARK, Context, Contexts, RecordedLine
 from pinprof.trace.links import outermost, step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
-FAR = 16
+FAR_OPS = 16
 """Ops on each side in a whole context. A layer of a transformer has about this number, so a context that repeats with
 the layers repeats at the same lines."""
 
 OWN_OP = "aten::is_pinned"
 """The op of pinprof's own that tests copies while lines are recorded (pinprof/program/waits.py), and only then."""
 
-UNKNOWN = -2
+UNKNOWN_OP = -2
 """Stands in a context for an op that was not recorded with the lines, or for the end of the trace: it matches no op."""
 
 NameIndices: TypeAlias = tuple[int, ...]
@@ -67,7 +67,7 @@ class OpWaits(NamedTuple):
     wait: Int64s
     """Per stall: the number of its wait."""
     around: list[Around]
-    """Per wait: its context, `FAR` ops on each side at most."""
+    """Per wait: its context, `FAR_OPS` ops on each side at most."""
 
 
 def waits_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> OpWaits:
@@ -116,14 +116,14 @@ def _ops_around(sequence: _Sequence, names: Sequence[str]) -> list[Around]:
     if not len(sequence.at):
         return []
     index = {name: number for number, name in enumerate(names)}
-    number = np.array([index.get(name, UNKNOWN) for name in sequence.names], np.int64)
+    number = np.array([index.get(name, UNKNOWN_OP) for name in sequence.names], np.int64)
     at, sides = sequence.at[:, None], []
     for direction in (-1, 1):
-        rows = at + direction * np.arange(1, FAR + 1)
+        rows = at + direction * np.arange(1, FAR_OPS + 1)
         inside = (rows >= 0) & (rows < len(sequence.name))
         rows = np.clip(rows, 0, len(sequence.name) - 1)
         inside &= (sequence.thread[rows] == sequence.thread[at]) & (sequence.step[rows] == sequence.step[at])
-        edge = np.where(sequence.step[at] == NONE, UNKNOWN, EDGE)  # outside of steps nothing begins or ends
+        edge = np.where(sequence.step[at] == NONE, UNKNOWN_OP, EDGE)  # outside of steps nothing begins or ends
         sides.append(np.where(inside, number[sequence.name[rows]], edge).tolist())
     return [(_up_to_edge(before), _up_to_edge(after)) for before, after in zip(*sides, strict=True)]
 
@@ -191,7 +191,7 @@ def lines_of_stalls(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine]) -
     """Return per stall of a marked trace its line and cause, None where unknown; marks are indices into `lines`."""
     marks, places = _marks_of_stalls(trace, stalls).tolist(), _functions_alone(trace, stalls.call)
     lines_by_stall = [lines[mark] if mark != NONE else place for mark, place in zip(marks, places, strict=True)]
-    causes = (CAUSES[code] for code in name_causes(trace, stalls, lines_by_stall).tolist())
+    causes = (WAIT_CAUSES[code] for code in name_causes(trace, stalls, lines_by_stall).tolist())
     return [replace(line, cause=cause) if line else None for line, cause in zip(lines_by_stall, causes, strict=True)]
 
 

@@ -191,10 +191,10 @@ def align(
         if not before[-1] >> len(sequence) & 1:
             continue
         is_aligned = True
-        behind = _states(slots[::-1], sequence[::-1], shown)[::-1]
+        from_end = _states(slots[::-1], sequence[::-1], shown)[::-1]
         masks = _masks(slots, sequence)
         for number, slot in enumerate(slots):
-            after = int(f"{behind[number + 1]:0{len(sequence) + 1}b}"[::-1], 2)  # counted from the other end
+            after = int(f"{from_end[number + 1]:0{len(sequence) + 1}b}"[::-1], 2)  # counted from the other end
             places = _bits(before[number] & masks[slot.fits] & after >> 1)
             candidates, waits = result[number], frozenset(sequence[position] for position in places)
             may_be_none = not slot.is_noticed and bool(before[number] & after)

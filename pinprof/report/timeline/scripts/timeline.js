@@ -69,14 +69,14 @@ class Timeline extends TimelineDrawing {
     return this.draw().then(() => words?.length && this.reveal(marks));
   }
 
-  // Marks a cell and its launch or awaited work, and shows their details; of an op its forward or backward.
+  // Marks a cell and its launch or awaited work, and shows their details.
   choose(cell) {
     const { lane, first } = cell;
     const chosen = { what: cell.count > 1 ? "block" : "chosen", lanes: [lane], start: cell.start, end: cell.end };
     this.chosen = { lane, at: first };
     const column = cell.count === 1 ? Object.keys(LINKED).find((name) => lane[name]) : undefined;
     const other = column && linked(this.data, lane[column][first]);
-    if (!other) return this.chooseOp(cell, chosen);
+    if (!other) return this.mark([chosen], undefined, [detailsOf(this, cell)]);
     this.folded.delete(other.lane.group);
     const linkedMark = { what: LINKED[column], lanes: [other.lane] };
     [linkedMark.start, linkedMark.end] = [other.lane.start[other.first], other.lane.end[other.first]];
@@ -85,24 +85,16 @@ class Timeline extends TimelineDrawing {
     return this.mark([chosen, linkedMark], link, [detailsOf(this, cell), details]);
   }
 
-  // Marks an event without launch or awaited work, and an arrow from an op to its forward or backward.
-  chooseOp(cell, chosen) {
-    const { lane, first } = cell;
-    const pair = cell.count === 1 ? autogradLink(this.data, lane, first) : undefined;
-    if (!pair) return this.mark([chosen], undefined, [detailsOf(this, cell)]);
-    const { other, isForward, what } = pair;
-    const linkedCell = cellOfEvent(other.lane, other.at);
-    const link = isForward ? { from: cell, to: linkedCell } : { from: linkedCell, to: cell };
-    const linkedMark = { what, lanes: [other.lane], start: linkedCell.start, end: linkedCell.end };
-    return this.mark([chosen, linkedMark], link, [detailsOf(this, cell)]);
-  }
-
-  // Scrolls the page so that neither the axis nor the details hide the marks, at least not the first.
+  // Scrolls the page so that neither the axis nor the details hide the marks, at least not the first. Marks on pinned
+  // lanes, which stay in sight, leave the room to the others.
   reveal(marks) {
-    const reaches = marks.map(({ lanes }) => reachOf(this.placed.tops, lanes)).filter(Boolean);
+    const { tops, pinned } = this.placed;
+    const all = marks.map(({ lanes }) => reachOf(tops, lanes)).filter(Boolean);
+    const others = all.filter(([, bottom]) => bottom > pinned + REVEAL_MARGIN || pinned > MOST_PINNED * window.innerHeight);
+    const reaches = others.length ? others : all;
     if (!reaches.length) return;
     const { top } = this.stage.body.getBoundingClientRect();
-    const above = this.stage.head.getBoundingClientRect().bottom + this.placed.pinned + REVEAL_MARGIN;
+    const above = this.stage.head.getBoundingClientRect().bottom + pinned + REVEAL_MARGIN;
     const below = this.root.querySelector(".drawer").getBoundingClientRect().top - REVEAL_MARGIN;
     const isTogether = Math.max(...reaches.flat()) - Math.min(...reaches.flat()) < below - above;
     const [first, last] = isTogether ? [Math.min(...reaches.flat()), Math.max(...reaches.flat())] : reaches[0];

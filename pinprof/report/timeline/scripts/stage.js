@@ -126,7 +126,7 @@ class Stage {
     context.fillStyle = theme.text;
     context.textBaseline = "middle";
     for (const { text, middle, isHeading } of texts) {
-      context.font = `${isHeading ? "600 " : ""}${11 * ratio}px ${theme.sans}`;
+      context.font = `${isHeading ? "600 " : ""}${LABEL_PIXELS * ratio}px ${theme.sans}`;
       context.textAlign = isHeading ? "left" : "right";
       context.fillText(text, (isHeading ? 4 : this.gutter - 6) * ratio, middle * ratio);
     }
@@ -147,13 +147,14 @@ class Stage {
 }
 
 
+const LABEL_PIXELS = 13; // of text on the canvas: --small of page.css
 const ROW = 20; // pixels of a lane
 const BAR = 16; // pixels of its rectangles
 const barOf = ({ source }) => (source === "memory" ? BAR + ROW : BAR); // an area needs more than a rectangle
 const HEADING = 24; // pixels of a group's name
 const GUTTER = 92; // pixels for the names of lanes
 const NARROW = 600; // pixels; on a smaller timeline the names have less room
-const NARROW_GUTTER = 66;
+const NARROW_GUTTER = 82;
 const RIGHT = 8; // pixels to the right of the lanes
 const PINNED_FROM = 60; // pixels that pinned lanes leave to others, at least
 const MOST_PINNED = 0.4; // of the window's height; more lanes are not pinned

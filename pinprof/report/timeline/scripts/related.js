@@ -94,8 +94,6 @@ const namesakes = (data, lane, at) => {
   return sums;
 };
 
-const timeOf = (events) => events.reduce((sum, { lane, at }) => sum + lane.end[at] - lane.start[at], 0);
-
 // The relations of an event: [{ what, events, count, time, all }].
 const relationsOf = (data, lane, at) => {
   const MOST = 12;
@@ -108,7 +106,6 @@ const relationsOf = (data, lane, at) => {
   if (launch) {
     add("launched by", [launch]);
     add("asked for by", [parentOf(data, launch.lane, launch.first)]);
-    add("for the backward of", [forwardOf(data, launch.lane, launch.first)]);
   }
   if (lane.source === "stalls") {
     add("waits for", [lane.awaited && linked(data, lane.awaited[at])]);
@@ -120,9 +117,6 @@ const relationsOf = (data, lane, at) => {
     add("is in", [parentOf(data, lane, at)]);
     add("holds", childrenOf(data, lane, at, MOST));
     if (lane.source === "calls") add("is a wait", [eventAt(data, "stalls", lane.start[at], lane.end[at])]);
-    if (lane.source === "ops") add("backward of", [forwardOf(data, lane, at)]);
-    const backward = backwardOf(data, lane, at);
-    add("forward of", backward, { time: timeOf(backward), all: backward });
     const work = workOf(data, lane, at, MOST);
     add("launches", work.first, { count: work.count, time: work.time, all: work.all });
   }

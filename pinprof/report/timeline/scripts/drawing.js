@@ -119,7 +119,7 @@ class TimelineDrawing {
 
   paintLane(painter, theme, lane, top) {
     const { context, ratio } = painter;
-    context.font = `${11 * ratio}px ${theme.sans}`;
+    context.font = `${LABEL_PIXELS * ratio}px ${theme.sans}`;
     context.textBaseline = "middle";
     if (lane.source === "memory") {
       painter.area(this.rowOf(lane), top, barOf(lane), theme);
