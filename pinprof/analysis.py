@@ -9,7 +9,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
 from pinprof.rules.rule import Findings
-from pinprof.rules.search import look
+from pinprof.rules.search import find_in
 from pinprof.trace import Trace
 from pinprof.units import counted, one_line
 
@@ -43,4 +43,4 @@ def analyse(trace: Trace, machine: Pinning | None = None, on_replay: Callable[[]
     if profile.estimate.step_ns is None:
         replay = replay.at(profile.steps.traced_ns)
     on_replay()
-    return Analysis(details, replay, profile, look(details, profile, replay, machine))
+    return Analysis(details, replay, profile, find_in(details, profile, replay, machine))

@@ -6,9 +6,10 @@ import platform
 import shutil
 import subprocess
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
-MAJOR, MINOR = 1000, 10
+CUDA_MAJOR, CUDA_MINOR = 1000, 10
 """CUDA numbers its versions with these factors: 12040 is 12.4."""
 SMI_FIELDS = ("driver_version", "pcie.link.gen.max", "pcie.link.width.max")
 """The fastest link that GPU and slot support: the present one is slower while the GPU is idle."""
@@ -37,27 +38,29 @@ def why_not(torch: str, built_for: str | None, driver: int | None) -> str:
         return f"{torch} is built without CUDA; install one with CUDA{here}"
     if driver is None:
         return f"{torch} finds no NVIDIA driver (libcuda.so.1); run it on a machine with one"
-    if driver // MAJOR < int(built_for.partition(".")[0]):
+    if driver // CUDA_MAJOR < int(built_for.partition(".")[0]):
         return (
             f"{torch} is built for CUDA {built_for}, and the driver runs CUDA up to {spelled(driver)}; install a newer "
-            f"driver, or a torch for CUDA {driver // MAJOR}"
+            f"driver, or a torch for CUDA {driver // CUDA_MAJOR}"
         )
     return f"{torch} sees no GPU, though the driver fits; look at nvidia-smi and CUDA_VISIBLE_DEVICES"
 
 
 def driver_version() -> int | None:
     """Return the newest version of CUDA that the driver runs, as CUDA numbers it; None without a driver."""
-    try:
-        library = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    version = ctypes.c_int()
-    return version.value if library.cuDriverGetVersion(ctypes.byref(version)) == 0 else None
+    driver, version = _driver(), ctypes.c_int()
+    return version.value if driver and driver.cuDriverGetVersion(ctypes.byref(version)) == 0 else None
+
+
+def _driver() -> ctypes.CDLL | None:
+    with suppress(OSError):
+        return ctypes.CDLL("libcuda.so.1")
+    return None
 
 
 def spelled(version: int) -> str:
     """Return a version of CUDA as people write it."""
-    return f"{version // MAJOR}.{version % MAJOR // MINOR}"
+    return f"{version // CUDA_MAJOR}.{version % CUDA_MAJOR // CUDA_MINOR}"
 
 
 def gpu_of_torch() -> str:
@@ -125,11 +128,9 @@ def name_of_cpu() -> str | None:
 
 def can_access_pageable(device: int = 0) -> bool | None:
     """Return whether kernels may read pageable memory in place, as the driver says; None if it does not say."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+    driver, handle, answer = _driver(), ctypes.c_int(), ctypes.c_int()
+    if driver is None:
         return None
-    handle, answer = ctypes.c_int(), ctypes.c_int()
     failed = driver.cuDeviceGet(ctypes.byref(handle), device)
     failed = failed or driver.cuDeviceGetAttribute(ctypes.byref(answer), PAGEABLE_MEMORY_ACCESS, handle)
     return None if failed else bool(answer.value)

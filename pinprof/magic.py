@@ -10,7 +10,7 @@ from pinprof.capture.window.recording import profile
 from pinprof.errors import CaptureError
 from pinprof.notebook import Report, report_on
 
-NAME = "pinprof"
+MAGIC_NAME = "pinprof"
 
 
 def register(shell: Any) -> None:
@@ -21,7 +21,7 @@ def register(shell: Any) -> None:
         compiled = shell.compile(code, shell.compile.cache(code), "exec")
         return report_of_cell(compiled, shell.user_ns, line.strip())
 
-    shell.register_magic_function(magic, "cell", NAME)
+    shell.register_magic_function(magic, "cell", MAGIC_NAME)
 
 
 def report_of_cell(code: Any, names: dict[str, Any], path: str = "") -> Report:

@@ -39,7 +39,7 @@ class Package(NamedTuple):
 
 
 _DECODING = "decoding JSON and gzip at full speed"
-_COMMANDS = "the command line and its texts"
+_COMMAND_LINE = "the command line and its texts"
 _CHARTS = "charts, and escaping on pages"
 _URLS = "traces at URLs"
 
@@ -50,8 +50,8 @@ PACKAGES = (
     Package("isal", _DECODING, ("isal",)),
     Package("backports.zstd", "`.zst` files before Python 3.14", ("backports",), before=(3, 14)),
     Package("tomli", "`pyproject.toml` before Python 3.11", ("tomli",), before=(3, 11)),
-    Package("click", _COMMANDS, ("click",)),
-    Package("rich", _COMMANDS, ("rich",)),
+    Package("click", _COMMAND_LINE, ("click",)),
+    Package("rich", _COMMAND_LINE, ("rich",)),
     Package("plotly", _CHARTS, ("plotly",)),
     Package("markupsafe", _CHARTS, ("markupsafe",)),
     Package("pandas", "tables in notebooks: `to_pandas()`", ("pandas",)),

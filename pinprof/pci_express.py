@@ -21,7 +21,7 @@ data (of generation 6: the bytes of a flit of 256 that are not check sums)."""
 REACHED_GBPS = {3: 12.0, 4: 25.0, 5: 55.0}
 """The rate of copies of pinned memory on 16 lanes, by generation: 12.3 GB/s on a V100, 25.1 on an A100 (nvbandwidth
 #42) and 55.6 on an H100 (nvbandwidth, `host_to_device_memcpy_ce`)."""
-USUAL = 0.87
+USUAL_SHARE_OF_RATE = 0.87
 """The same as a share of the theoretical rate, for generations without measured copies: the rest are headers and
 acknowledgements."""
 
@@ -56,7 +56,7 @@ def pcie(generation: int | None, lanes: int | None) -> Link | None:
         return None
     transfers, encoding = LANES[generation]
     rate = transfers * lanes * encoding / 8
-    usual = REACHED_GBPS[generation] * lanes / 16 if generation in REACHED_GBPS else USUAL * rate
+    usual = REACHED_GBPS[generation] * lanes / 16 if generation in REACHED_GBPS else USUAL_SHARE_OF_RATE * rate
     return Link(f"PCIe {generation}.0 x{lanes}", rate, usual)
 
 

@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-OWN = "pinprof"
+OWN_PROCESS_NAME = "pinprof"
 """The name of processes that multiprocessing starts for pinprof itself, not for the measured program."""
-PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.processes import serve; serve()"
+WORKER_PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.processes import serve; serve()"
 
-ENDS_WITHIN_S = 10.0
+MAX_ENDING_S = 10.0
 """How long a process that is asked to end may take; launchers end their ranks meanwhile."""
 
 MEMINFO = Path("/proc/meminfo")
@@ -60,7 +60,7 @@ def end_process(process: "subprocess.Popen[bytes]") -> None:
     family = _descendants(process.pid)
     process.terminate()
     try:
-        process.wait(ENDS_WITHIN_S)
+        process.wait(MAX_ENDING_S)
     except subprocess.TimeoutExpired:
         family = _descendants(process.pid)
         process.kill()
@@ -158,7 +158,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603  this very Python
-            [sys.executable, "-c", PROGRAM.format(path=sys.path)],
+            [sys.executable, "-c", WORKER_PROGRAM.format(path=sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C must reach the parent alone

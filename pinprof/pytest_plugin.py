@@ -29,7 +29,7 @@ MARKER = "no_gpu_sync"
 FIXTURE = "pinprof_no_sync"
 GUARD_FIXTURE = "pinprof_guard"
 
-LIBRARY_FRAMES = 5
+MAX_FRAMES_WITHIN_LINE = 5
 """How many library frames a failure shows between the user's line and the wait."""
 
 Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
@@ -38,7 +38,7 @@ Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
 NOTICING = pytest.StashKey[Noticing]()
 """In a config's stash: a replacement for the detection of waits by torch."""
 
-GPU: "pytest.StashKey[Gpu]" = pytest.StashKey()
+GPU_KEY: "pytest.StashKey[Gpu]" = pytest.StashKey()
 """In a config's stash: a replacement for torch's GPUs, which the guard watches."""
 
 
@@ -103,8 +103,8 @@ class Watched:
             self._waits.append(line)
 
 
-WATCH = pytest.StashKey[Watched]()
-GUARD: "pytest.StashKey[Guard]" = pytest.StashKey()
+TEST_WATCH = pytest.StashKey[Watched]()
+TEST_GUARD: "pytest.StashKey[Guard]" = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -119,7 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def pinprof_no_sync(request: pytest.FixtureRequest) -> Watched:
     """Fail the test if it makes the host wait for the GPU outside of `with pinprof_no_sync.allowed():`."""
-    watch = request.node.stash.get(WATCH, None)
+    watch = request.node.stash.get(TEST_WATCH, None)
     if watch is None:
         pytest.fail(f"{FIXTURE}: make it an argument of the test; asking for it in the test is too late", pytrace=False)
     return watch
@@ -128,13 +128,13 @@ def pinprof_no_sync(request: pytest.FixtureRequest) -> Watched:
 @pytest.fixture
 def pinprof_guard(request: pytest.FixtureRequest) -> "Iterator[Guard]":
     """Fail the test if it uses host memory before an asynchronous copy of it is known to have ended."""
-    gpu = request.config.stash.get(GPU, None)
+    gpu = request.config.stash.get(GPU_KEY, None)
     if gpu is None and _noticing_of_torch() is None:
         pytest.skip(f"{GUARD_FIXTURE}: needs a GPU that torch can see")
     from pinprof.races.guard import Guard  # noqa: PLC0415  loads torch
 
     with Guard("collect", gpu=gpu) as guard:
-        request.node.stash[GUARD] = guard
+        request.node.stash[TEST_GUARD] = guard
         yield guard
 
 
@@ -150,7 +150,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     noticing = item.config.stash.get(NOTICING, None) or _noticing_of_torch()
     if noticing is None:
         pytest.skip(f"{MARKER}: needs a GPU that torch can see")
-    item.stash[WATCH] = Watched(item, noticing, allow)
+    item.stash[TEST_WATCH] = Watched(item, noticing, allow)
 
 
 def _allow(marker: pytest.Mark) -> Allow:
@@ -187,7 +187,7 @@ def _test_place(item: pytest.Item) -> "SourceLine":
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Watch the test alone: within pytest's capture of warnings, without set-up and teardown of fixtures."""
-    watch = item.stash.get(WATCH, None)
+    watch = item.stash.get(TEST_WATCH, None)
     try:
         with watch.watching() if watch else nullcontext():
             result = yield
@@ -209,7 +209,7 @@ def _add_sections(item: pytest.Item) -> None:
 
 def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
     """Yield the reasons why a test fails: the name of the check, and its text."""
-    watch, guard = item.stash.get(WATCH, None), item.stash.get(GUARD, None)
+    watch, guard = item.stash.get(TEST_WATCH, None), item.stash.get(TEST_GUARD, None)
     if watch and len(watch.waits) > watch.allow.times:
         yield MARKER, _waits_text(watch, item.config)
     if guard and not guard.is_clean:
@@ -240,8 +240,8 @@ def _within(line: "SourceLine") -> tuple[str, ...]:
     """Return the last library frames between the user's line and the wait, outermost first."""
     own_frame = f"{line.file}:{line.line}:{line.function}"
     inner = line.stack[: line.stack.index(own_frame)] if own_frame in line.stack else line.stack
-    frames = [" in ".join(frame.rsplit(":", 1)) for frame in reversed(inner[:LIBRARY_FRAMES])]
-    return ("...", *frames) if len(inner) > LIBRARY_FRAMES else tuple(frames)
+    frames = [" in ".join(frame.rsplit(":", 1)) for frame in reversed(inner[:MAX_FRAMES_WITHIN_LINE])]
+    return ("...", *frames) if len(inner) > MAX_FRAMES_WITHIN_LINE else tuple(frames)
 
 
 def _source(folder: Path, file: str, number: int | None) -> str:

@@ -12,7 +12,7 @@ if sys.platform != "win32":
     import fcntl
     import resource
 
-BEYOND = 900
+FIRST_COPY_DESCRIPTOR = 900
 """Copies of descriptors get numbers from here on: programs that close all descriptors often stop at 256 or so."""
 
 StreamIdentity = tuple[int, int, int]
@@ -103,7 +103,7 @@ def own_error() -> Any:
 
 
 @contextmanager
-def lent_streams() -> Iterator[None]:
+def program_may_replace_streams() -> Iterator[None]:
     """Let the block, which runs a program, do anything to the standard streams; after it, they are as before.
 
     Functions that run at the interpreter's exit find the program's again, which the interpreter also flushes.
@@ -125,16 +125,16 @@ def lent_streams() -> Iterator[None]:
             kept[name].close()
             if own is not of_program:
                 setattr(sys, name, own)
-                atexit.register(_give_back, name, own, of_program)
+                atexit.register(_return_to_program, name, own, of_program)
 
 
-def _give_back(name: str, own: Any, of_program: Any) -> None:
+def _return_to_program(name: str, own: Any, of_program: Any) -> None:
     with suppress(Exception):
         own.flush()
     setattr(sys, name, of_program)
 
 
-def _leave_in_fork() -> None:
+def _close_in_fork() -> None:
     """Close the copies in a fork: a reader of the output sees its end only when all processes have closed it."""
     for kept in _kept.values():
         kept.close()
@@ -142,7 +142,7 @@ def _leave_in_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_in_fork)
+    os.register_at_fork(after_in_child=_close_in_fork)
 
 
 def _identity(descriptor: int) -> StreamIdentity | None:
@@ -158,5 +158,5 @@ def _copied(descriptor: int) -> int:
     if sys.platform == "win32":
         return os.dup(descriptor)
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    beyond = BEYOND if most == resource.RLIM_INFINITY or most > BEYOND else most // 2
+    beyond = FIRST_COPY_DESCRIPTOR if most == resource.RLIM_INFINITY or most > FIRST_COPY_DESCRIPTOR else most // 2
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, beyond)

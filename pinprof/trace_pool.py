@@ -31,17 +31,17 @@ def measure_all(
     workers: int | None = None,
     client: Any = None,
     machine: Pinning | None = None,
-    tell: Callable[[int, RankPart | PinprofError], None] = lambda *_: None,
+    on_outcome: Callable[[int, RankPart | PinprofError], None] = lambda *_: None,
 ) -> tuple[list[RankPart], dict[str, PinprofError]]:
     """Return what was measured of the files in this order, and the files that could not be measured, with the reasons.
 
-    The arguments are those of `measure_files`. `tell` is called with the number of outcomes so far, and the latest one.
+    The other arguments are those of `measure_files`. `on_outcome` gets the number of outcomes so far, and the latest.
     """
     outcome_of: dict[str, RankPart | PinprofError] = {}
     with closing(measure_files(paths, workers, client, machine)) as outcomes:
         for path, outcome in outcomes:
             outcome_of[path] = outcome
-            tell(len(outcome_of), outcome)
+            on_outcome(len(outcome_of), outcome)
     measured = [part for path in paths if isinstance(part := outcome_of[path], RankPart)]
     return measured, {path: error for path, error in outcome_of.items() if isinstance(error, PinprofError)}
 

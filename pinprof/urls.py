@@ -4,17 +4,17 @@ import re
 
 STANDARD_INPUT = "-"
 
-URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
+URL_START = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
 """A scheme has two letters or more; one letter is a Windows drive. fsspec chains URLs (simplecache::s3://...)."""
 CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]+://)")
-WEB = re.compile(r"https?://", re.IGNORECASE)
-USER = re.compile(r"(?<=://)(?:[^/?#\s@:]*:(?!:|\d+(?:[/?#]|$))\S*?@(?:[^/?#\s]*@)?|[^/?#\s]*@)")
+WEB_URL = re.compile(r"https?://", re.IGNORECASE)
+SECRET_USER = re.compile(r"(?<=://)(?:[^/?#\s@:]*:(?!:|\d+(?:[/?#]|$))\S*?@(?:[^/?#\s]*@)?|[^/?#\s]*@)")
 """The part before the host: a user, a token, or a key with its secret, which may contain a slash."""
-USER_OF_ALL = re.compile(USER.pattern.replace(r"\s", "").replace(r"\S", r"[^\x00]"))
+SECRET_USER_OF_ADDRESS = re.compile(SECRET_USER.pattern.replace(r"\s", "").replace(r"\S", r"[^\x00]"))
 """The same for a text that is one address, which white space does not end."""
 PARAMETERS = re.compile(r";[^/?#]*")
 """The parameters of one part of a path: `;jsessionid=...`."""
-ENDING = re.compile(
+SECRET_ENDING = re.compile(
     r"""(https?://[^\s?#;'"]*[?#;]|[A-Za-z][A-Za-z0-9+.-]+://[^\s?#;'"]*(?:[#;]|\?(?=[^\s?]*=)))\S*[^\s'":;,.)]""",
     re.IGNORECASE,
 )
@@ -26,7 +26,7 @@ SHORTEST_SECRET = 4
 
 def is_url(path: str) -> bool:
     """Return whether a path is a URL; names with a colon and Windows drives are not."""
-    return URL.match(path) is not None
+    return URL_START.match(path) is not None
 
 
 def local_path(path: str) -> str | None:
@@ -49,7 +49,7 @@ def shown(path: str) -> str:
         return path
     parts = []
     for part in CHAIN.split(path):
-        kept, mark = _without_ending(USER_OF_ALL.sub(f"{HIDDEN}@", part))
+        kept, mark = _without_ending(SECRET_USER_OF_ADDRESS.sub(f"{HIDDEN}@", part))
         parts.append(PARAMETERS.sub(f";{HIDDEN}", kept) + (mark + HIDDEN if mark else ""))
         if mark or ";" in kept:  # the rest may be secret, too
             break
@@ -59,14 +59,14 @@ def shown(path: str) -> str:
 def _without_ending(url: str) -> tuple[str, str]:
     """Return an address without its query or fragment, and the mark that began it; in a bucket, `?` is a pattern."""
     for match in re.finditer(r"[?#]", url):
-        if match[0] == "#" or WEB.match(url) or "=" in url[match.end() :]:
+        if match[0] == "#" or WEB_URL.match(url) or "=" in url[match.end() :]:
             return url[: match.start()], match[0]
     return url, ""
 
 
 def redacted(text: str) -> str:
     """Return a text whose URLs show `***` for what `shown` hides; a URL ends at white space."""
-    return ENDING.sub(rf"\1{HIDDEN}", USER.sub(f"{HIDDEN}@", text))
+    return SECRET_ENDING.sub(rf"\1{HIDDEN}", SECRET_USER.sub(f"{HIDDEN}@", text))
 
 
 def has_secret_of(text: str, url: str) -> bool:

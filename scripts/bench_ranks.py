@@ -2,7 +2,6 @@
 
 Run from the repository root:  PYTHONPATH=. python scripts/bench_ranks.py make FOLDER --ranks 256
                                PYTHONPATH=. python scripts/bench_ranks.py bench FOLDER --jobs 1 --jobs 2
-                               PYTHONPATH=. python scripts/bench_ranks.py compare --ranks 256 --ranks 1024
 
 The ranks are those of a recorded job of two, with other clocks and ids: the last one is the rank that slept 20 ms in
 each step, all others the one that waited for it. So the report has to name the last one; if not, the benchmark fails.
@@ -13,19 +12,12 @@ import multiprocessing
 import re
 import sys
 import tempfile
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import click
-import numpy as np
 from isal import igzip
 
 from pinprof.processes import available_cores
-from pinprof.ranks.compare import compare_ranks
-from pinprof.ranks.rank import RankPart
-from pinprof.trace.collectives import Collectives
-from pinprof.trace_pool import measure_files
 from scripts.bench_reader import OP_PROCESS, Cost, cost_of
 from scripts.bench_reader import make as repeat
 
@@ -113,35 +105,6 @@ def _report(folder: Path, jobs: int, slowest: int) -> Cost:
     if (ranks["slowest_rank"], len(ranks["rows"])) != (slowest, slowest + 1):
         sys.exit(f"the report on {len(ranks['rows'])} ranks names rank {ranks['slowest_rank']}, which is {slowest}")
     return cost
-
-
-@main.command()
-@click.option("--ranks", multiple=True, type=click.IntRange(2), default=(256, 1024), show_default=True)
-@click.option("--collectives", default=1000, show_default=True, help="Of each rank, in all steps together.")
-def compare(ranks: tuple[int, ...], collectives: int) -> None:
-    """Print a Markdown table: seconds to hold that many ranks with many collectives against each other."""
-    parts = [part for _, part in measure_files([str(WAITING), str(SLEEPING)], 1) if isinstance(part, RankPart)]
-    print("| ranks | collectives of each | seconds |")
-    print("|---:|---:|---:|")
-    for count in ranks:
-        job = [_with_collectives(parts[rank == count - 1], rank, count, collectives) for rank in range(count)]
-        begin = time.perf_counter()
-        compare_ranks(job)
-        print(f"| {count} | {collectives} | {time.perf_counter() - begin:.2f} |", flush=True)
-
-
-def _with_collectives(part: RankPart, rank: int, ranks: int, count: int) -> RankPart:
-    """Return a rank of another number, with more collectives of other lengths."""
-    table = part.profile.communication.collectives
-    rows = np.sort(np.arange(count) % len(table))
-    start = table.start_ns[rows]
-    end = start + np.random.default_rng(rank).integers(1_000, 1_000_000, count)
-    names, groups = (tuple(texts[row] for row in rows.tolist()) for texts in (table.name, table.group))
-    place, sent, bus_bytes = (column[rows] for column in (table.place, table.bytes, table.bus_bytes))
-    many = Collectives(rows, place, names, groups, start, end, end - start, sent, bus_bytes)
-    info = replace(part.profile.info, rank=rank, world_size=ranks)
-    communication = replace(part.profile.communication, collectives=many)
-    return replace(part, profile=replace(part.profile, info=info, communication=communication))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ command, has a process of its own; they take turns within one run, so that a noi
 
 import gzip
 import importlib.util
-import json
 import os
 import re
 import statistics
@@ -18,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import cycle
 from mmap import PAGESIZE
@@ -165,52 +164,18 @@ def _document(parts: list[Part], size: int) -> Iterator[bytes]:
     yield b"\n  },\n".join(parts[0].once) + b'\n  }\n  ],\n  "traceName": "big.json"\n}\n'
 
 
-def _pinprof(path: str) -> None:
-    from pinprof.trace import read_trace  # noqa: PLC0415  each process imports what it times
-
-    read_trace(path)
-
-
-def _report(path: str) -> None:
-    from pinprof.measurement.measure import measure  # noqa: PLC0415
-    from pinprof.report.trace.json import traces_to_json  # noqa: PLC0415
-    from pinprof.report.trace.text import trace_to_text  # noqa: PLC0415
-    from pinprof.rules.search import find  # noqa: PLC0415
-    from pinprof.trace import read_trace  # noqa: PLC0415
-
-    trace = read_trace(path)
-    profile = measure(trace)
-    findings = find(profile, trace)
-    trace_to_text(profile, findings)
-    traces_to_json([(profile, findings)])
-
-
-def _pinprof_hta(path: str) -> None:
-    """Load as far as a TraceAnalysis: further than `_hta`, which leaves out aligning the ranks and dropping steps."""
-    import pinprof  # noqa: PLC0415
-
-    pinprof.hta.trace_analysis({0: path})
-
-
-def _hta(path: str) -> None:
-    from hta.common.trace import Trace  # noqa: PLC0415
-
-    trace = Trace(trace_files={0: path}, trace_dir="")
-    trace.parse_traces(use_multiprocessing=False)
-
-
-def _json(path: str) -> None:
-    with gzip.open(path) if path.endswith(".gz") else Path(path).open("rb") as file:
-        json.load(file)
-
-
-READERS: dict[str, Callable[[str], None]] = {
-    "pinprof": _pinprof,
-    "pinprof report": _report,
-    "pinprof.hta": _pinprof_hta,
-    "HolisticTraceAnalysis": _hta,
-    "json.load": _json,
+READERS = {
+    "pinprof": ("from pinprof.trace import read_trace", "read_trace(path)"),
+    # as far as a TraceAnalysis, further than HTA's own below, which neither aligns ranks nor drops steps
+    "pinprof.hta": ("import pinprof, pinprof.hta.analysis", "pinprof.hta.trace_analysis({0: path})"),
+    "HolisticTraceAnalysis": (
+        "from hta.common.trace import Trace",
+        "Trace(trace_files={0: path}, trace_dir='').parse_traces(use_multiprocessing=False)",
+    ),
+    "json.load": ("import gzip, json", "json.load((gzip.open if path.endswith('.gz') else open)(path, 'rb'))"),
 }
+"""What a reader imports beforehand, and the code that reads the file of this `path`."""
+TIMED = "import sys, time\npath = sys.argv[1]\n{}\nbegin = time.perf_counter()\n{}\nprint(time.perf_counter() - begin)"
 
 
 @main.command()
@@ -252,29 +217,8 @@ def _decompressed_size(file: str) -> int:
 
 def _measure(reader: str, file: str) -> tuple[float, int]:
     """Return seconds of one reading, imports left out, and the peak memory of its processes together in bytes."""
-    cost = cost_of([sys.executable, __file__, "read", reader, file])
+    cost = cost_of([sys.executable, "-c", TIMED.format(*READERS[reader]), file])
     return float(cost.output), cost.together
-
-
-@main.command()
-@click.argument("reader", type=click.Choice(list(READERS)))
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-def read(reader: str, file: str) -> None:
-    """Print the seconds of one reading."""
-    _import(reader)
-    begin = time.perf_counter()
-    READERS[reader](file)
-    print(time.perf_counter() - begin)
-
-
-def _import(reader: str) -> None:
-    """Import beforehand what the reader needs, which is not part of reading."""
-    if reader == "pinprof.hta":
-        import pinprof.hta.analysis  # noqa: PLC0415
-    elif reader.startswith("pinprof"):
-        import pinprof.trace  # noqa: F401, PLC0415
-    elif reader.startswith("Hol"):
-        import hta.common.trace  # noqa: F401, PLC0415
 
 
 @main.command()
@@ -320,9 +264,8 @@ def _compare_reports(trace: Path, size: int, rounds: int) -> None:
 def cost_of(command: Sequence[str]) -> Cost:
     """Run a command, which must succeed, and return what it took."""
     begin = time.perf_counter()
-    quiet = os.environ | {"PINPROF_NO_PROGRESS": "1"}
     parent = child = together = 0
-    with tempfile.TemporaryFile() as output, subprocess.Popen(command, stdout=output, env=quiet) as process:
+    with tempfile.TemporaryFile() as output, subprocess.Popen(command, stdout=output) as process:
         while True:
             ended, status, usage = os.wait4(process.pid, os.WNOHANG)
             if ended:

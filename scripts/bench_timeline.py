@@ -4,8 +4,7 @@ PYTHONPATH=.:tests python scripts/bench_reader.py make big.json --megabytes 100
 PYTHONPATH=.:tests python scripts/bench_timeline.py big.json
 
 The wheel, the drag and the keys are real input events. Frames are counted as the browser asks for them, at most 60 a
-second; an input event comes every 17 to 33 ms, and each moves the view once. `--alone` takes the page of the timeline
-without the report around it.
+second; an input event comes every 17 to 33 ms, and each moves the view once.
 """
 
 import statistics
@@ -20,7 +19,7 @@ from chromium import chromium, complaints_of
 from playwright.sync_api import Browser, Page
 
 from pinprof.analysis import analyse
-from pinprof.report.trace.page import timeline_page, to_html
+from pinprof.report.trace.page import to_html
 from pinprof.trace import read_trace
 
 SIZES = ((1440, 900), (1280, 720), (390, 844))
@@ -42,14 +41,13 @@ READY = "() => document.querySelector('.timeline[data-drawn]') !== null"
 
 @click.command()
 @click.argument("trace", type=click.Path(exists=True, dir_okay=False))
-@click.option("--alone", is_flag=True, help="Take the page of the timeline alone.")
-def main(trace: str, *, alone: bool) -> None:
+def main(trace: str) -> None:
     """Print what the page of TRACE weighs and how fast it is."""
     analysis = analyse(read_trace(trace))
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         file = Path(folder) / "page.html"
         start = time.perf_counter()
-        file.write_text(timeline_page(analysis) if alone else to_html([analysis]), encoding="utf-8")
+        file.write_text(to_html([analysis]), encoding="utf-8")
         made_s = time.perf_counter() - start
         events = len(analysis.trace.ops) + len(analysis.trace.calls) + len(analysis.trace.gpu)
         print(

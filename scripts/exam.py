@@ -20,15 +20,6 @@ FOLDER holds clones, each under the name of its repository; the exam was made wi
   github.com/codertimo/BERT-pytorch             d10dc4f
   github.com/rosinality/vq-vae-2-pytorch        ef5f67c
 
-With --more:
-
-  github.com/yunjey/pytorch-tutorial            0500d3df5a2a8080ccfccbc00aca0eacc21818db
-  github.com/eriklindernoren/PyTorch-GAN        36d3c77e5ff20ebe0aeefd322326a134a279b93e
-  github.com/karpathy/makemore                  988aa59e4d8fefa526d06f3b453ad116258398d4
-  github.com/karpathy/ng-video-lecture          52201428ed7b46804849dea0b3ccf0de9df1a5c3
-  github.com/weiaicunzai/pytorch-cifar100       11d8418f415b261e4ae3cb1ffe20d06ec95b98e4
-  github.com/akamaster/pytorch_resnet_cifar10   d5489e8995e81e91ce6b1d69dcc98ad579b0b153
-
 Besides torch they need torchvision, timm, transformers, accelerate, torch-geometric, scipy, tensorboard, tiktoken,
 tyro, gymnasium 0.29, einops and lmdb. Data are made up in the folders of the programs; nothing is fetched.
 
@@ -56,12 +47,11 @@ import click
 import torch
 
 from pinprof.outputs import write_whole
-from scripts.examination.edits import PlaceError
 from scripts.examination.made_up import make
-from scripts.examination.processes import Ended, Hook, Noted, Place, run, run_hooked
-from scripts.examination.program import Program
-from scripts.examination.programs import MORE, PROGRAMS, program
-from scripts.examination.verdict import summary, table, truth_of_run, verdict
+from scripts.examination.processes import Ended, Hook, Noted, Place, reported, run, run_hooked
+from scripts.examination.program import PlaceError, Program
+from scripts.examination.programs import NAMED_PROGRAMS, PROGRAMS
+from scripts.examination.verdict import table, truth_of_run, verdict
 from scripts.recordings import machine_of
 
 REPORT_SECONDS = 120
@@ -81,9 +71,10 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 
 @click.command()
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--programs", "folder", type=click.Path(exists=True, path_type=Path), help="The clones.")
-@click.option("--only", multiple=True, metavar="NAME", help="Take this program alone; may be repeated.")
-@click.option("--skip", multiple=True, metavar="NAME", help="Leave this program out; may be repeated.")
+@click.option("--programs", "folder", required=True, type=click.Path(exists=True, path_type=Path), help="The clones.")
+@click.option(
+    "--only", multiple=True, type=click.Choice(list(NAMED_PROGRAMS)), help="Take this alone; may be repeated."
+)
 @click.option("--script", "scripts", multiple=True, metavar="COMMAND", help="Take a script that is not listed.")
 @click.option("--gpus", default=1, show_default=True, help="Take the programs for this number of GPUs.")
 @click.option("--repeat", default=1, show_default=True, help="Processes of each `pinprof run`.")
@@ -91,31 +82,16 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option("--patience", default=110.0, show_default=True, help="Seconds until a process under pinprof is ended.")
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
 @click.option("--seconds", default=3600.0, show_default=True, help="End within this time.")
-@click.option("--more", is_flag=True, help="Take the programs that estimates are learned from, too.")
-@click.option("--traces-only", is_flag=True, help="Judge nothing: leave the traces of `pinprof run` in OUT.")
-@click.option("--table", "only_table", is_flag=True, help="Print the table of what OUT has, and run nothing.")
 def main(
-    out: Path,
-    folder: Path | None,
-    *,
-    only: tuple[str, ...],
-    skip: tuple[str, ...],
-    scripts: tuple[str, ...],
-    gpus: int,
-    only_table: bool,
-    **options: Any,
+    out: Path, folder: Path, *, only: tuple[str, ...], scripts: tuple[str, ...], gpus: int, **options: Any
 ) -> None:
     """Examine pinprof; what is noted of each program goes to OUT/exam.jsonl at once, and the table to OUT/exam.md."""
     out.mkdir(parents=True, exist_ok=True)
     exam = Exam(out.resolve(), options)
-    if not only_table:
-        if folder is None:
-            raise click.UsageError("give the folder of the clones: --programs FOLDER")
-        listed = (*PROGRAMS, *MORE) if options["more"] else PROGRAMS
-        chosen = [*map(program, only), *map(of_command, scripts)] or [entry for entry in listed if entry.gpus == gpus]
-        exam.hold([Place(entry, (folder / entry.repository).resolve()) for entry in chosen if entry.name not in skip])
+    chosen = [*(NAMED_PROGRAMS[name] for name in only), *map(of_command, scripts)]
+    chosen = chosen or [entry for entry in PROGRAMS if entry.gpus == gpus]
+    exam.hold([Place(entry, (folder / entry.repository).resolve()) for entry in chosen])
     print(table(exam.examined))
-    print(summary(exam.examined))
 
 
 def of_command(command: str) -> Program:
@@ -145,8 +121,7 @@ class Exam:
         }
         self._side_by_side(self._make_data, [(place,) for place in places])
         pairs = [(place, noted[place.program.name]) for place in places]
-        if not self._options["traces_only"]:
-            self._side_by_side(self._note_lines, pairs)
+        self._side_by_side(self._note_lines, pairs)
         longest_s = 0.0
         for place, entry in pairs:
             before_s = self._left_s
@@ -160,21 +135,18 @@ class Exam:
             self.examined[place.program.name] = entry
             with self._path.open("a") as lines:
                 lines.write(json.dumps(entry) + "\n")
-            write_whole(self._out / "exam.md", f"{table(self.examined)}\n{summary(self.examined)}\n")
-            print(summary({place.program.name: entry}), flush=True)
+            write_whole(self._out / "exam.md", table(self.examined))
+            print(table({place.program.name: entry}), flush=True)
 
     def _take_turns(self, place: Place, entry: Noted) -> None:
         """Run the program alone and under pinprof in turns, alone at first and at last; then read the reports."""
-        judges = not self._options["traces_only"]
         for turn in range(self._options["turns"]):
-            if judges:
-                self._note_truth(place, entry)
+            self._note_truth(place, entry)
             if self._left_s:
                 self._profile(place, entry, turn)
-        if judges and self._left_s:
+        if self._left_s:
             self._note_truth(place, entry)
-        if judges:
-            self._side_by_side(self._report, [(place, profiled) for profiled in entry["pinprof"]])
+        self._side_by_side(self._report, [(place, profiled) for profiled in entry["pinprof"]])
 
     @property
     def _left_s(self) -> float:
@@ -229,10 +201,8 @@ class Exam:
         if not traces:
             profiled.setdefault("error", "no trace was written")
             return
-        answer = self._out / f"{name}.report"
-        command = [sys.executable, "-m", "pinprof", "report", "--force", "--json", str(answer), str(traces[0])]
-        ended = run(place, command, {}, REPORT_SECONDS, self._out / f"{name}.report.log")
-        profiled.update(read(answer) if ended.status == 0 else {"error": _error(ended)})
+        ended, said = reported(place, traces[0], self._out / f"{name}.report", REPORT_SECONDS)
+        profiled.update(judged_part(said) if said else {"error": _error(ended)})
 
     def _side_by_side(self, work: Callable[..., None], arguments: Iterable[tuple[Any, ...]]) -> None:
         with ThreadPoolExecutor(self._options["jobs"]) as pool:
@@ -245,9 +215,8 @@ def _error(ended: Ended) -> str:
     return ended.last_line if ended.status is not None else f"not done in time; last: {ended.last_line}"
 
 
-def read(answer: Path) -> Noted:
-    """Return what of the report is judged."""
-    trace = json.loads(answer.read_text())["traces"][0]
+def judged_part(trace: Noted) -> Noted:
+    """Return what of the report on a trace is judged."""
     steps, syncs = trace["steps"], trace["syncs"]
     sites = [site for site in syncs["sites"] if site["verdict"] != "profiler"]
     elsewhere = [{"cause": "seen_elsewhere", **site} for site in syncs.get("seen_elsewhere") or []]

@@ -16,7 +16,6 @@ what was measured. `table` compares.
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -28,7 +27,7 @@ import click
 from pinprof.outputs import write_whole
 from scripts.examination.case_table import table
 from scripts.examination.cases import CASES, Case
-from scripts.examination.processes import Hook, Noted, Place, run, run_hooked
+from scripts.examination.processes import Hook, Noted, Place, reported, run, run_hooked
 from scripts.examination.turns import AFTER, BEFORE, in_turns
 from scripts.examination.verdict import truth_of_run
 from scripts.recordings import machine_of
@@ -89,18 +88,11 @@ def record(folder: Path, out: Path, only: Sequence[str], seconds: float) -> None
         trace = out / f"{case.name}.json.gz"
         command = place.command(profiled=["--force", "-o", str(trace)])
         ended = run(place, command, {}, PATIENCE_SECONDS, out / f"{case.name}.log")
-        answer = out / f"{case.name}.report"
-        reported = run(
-            place,
-            [sys.executable, "-m", "pinprof", "report", "--force", "--json", str(answer), str(trace)],
-            {},
-            PATIENCE_SECONDS,
-            out / f"{case.name}.report.log",
-        )
-        if reported.status != 0:
-            print(f"{case.name}: {ended.last_line} | {reported.last_line}", flush=True)
+        answered, said = reported(place, trace, out / f"{case.name}.report", PATIENCE_SECONDS)
+        if said is None:
+            print(f"{case.name}: {ended.last_line} | {answered.last_line}", flush=True)
             continue
-        noted = {"case": case.name, **forecast(json.loads(answer.read_text())["traces"][0])}
+        noted = {"case": case.name, **forecast(said)}
         _append(out / "forecasts.jsonl", noted)
         print(f"{case.name:20} {ended.seconds:5.1f} s  {noted['verdict']}", flush=True)
 

@@ -31,7 +31,7 @@ PHRASES = (
     Phrase(r"\bof late\b", "recently, or since when", 4),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 7),
     Phrase(r"\bis no\b", "is not a", 18),
-    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 9),
+    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 7),
     Phrase(r"\bhas it\b", "the noun", 3),
     Phrase(r"\bof which\b", "a clause of its own, or `whose`", 12),
     Phrase(r"\bto each beside\b", "what it is added to"),

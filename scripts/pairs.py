@@ -8,7 +8,6 @@ from functools import partial
 import torch
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.errors import PinprofError
 from pinprof.workloads import workload
 from pinprof.workloads.model import Build, device_batch, sizes, trainer
 from pinprof.workloads.model import Step as PlainStep
@@ -44,10 +43,6 @@ class Pair:
     scenario: Scenario | None
     """None: nothing predicts what the fix brings."""
     looked_at: bool = False
-
-
-class UnknownPairError(PinprofError, ValueError):
-    """No pair has this name."""
 
 
 def workloads(before: str, after: str | Build) -> PairBuild:
@@ -160,10 +155,4 @@ RANK_PAIRS = (
 )
 """Jobs of several ranks: each is built in the process of a rank."""
 
-
-def pair(name: str) -> Pair:
-    """Return the pair of this name."""
-    for candidate in PAIRS:
-        if candidate.name == name:
-            return candidate
-    raise UnknownPairError(f"no pair is named {name!r}; there are {', '.join(candidate.name for candidate in PAIRS)}")
+NAMED_PAIRS = {pair.name: pair for pair in (*PAIRS, *RANK_PAIRS)}

@@ -2,7 +2,7 @@
 
 Run from the repository root:  PYTHONPATH=. python scripts/record.py KIND [--only NAME]... FOLDER
 
-  traces     the workloads of pinprof, without stacks and with them; truth.json, README.md
+  traces     the workloads of pinprof, without stacks and with them; truth.json
   pairs      programs before and after a fix (scripts/pairs.py); pairs.json
   ranks      jobs of several ranks before and after a fix, a GPU for each rank; pairs.json
   launches   programs bound by launches, and with fewer of them: graphs, compiled, fused; pairs.json
@@ -30,15 +30,14 @@ import torch
 from torch import distributed
 
 from pinprof.capture.window.recording import profile
-from pinprof.workloads import WORKLOADS, Workload, workload
+from pinprof.workloads import WORKLOADS, workload
 from scripts.launch_programs import rules, sides
 from scripts.launch_programs.models import PROGRAMS, Program, program
 from scripts.launch_programs.sides import COMPILED, EAGER, FUSED, GRAPH_MODEL, GRAPH_STEP, LOOPED, REDUCED
 from scripts.pair_programs.parts import Step
-from scripts.pairs import PAIRS, RANK_PAIRS, Pair, Scenario, pair
+from scripts.pairs import NAMED_PAIRS, PAIRS, RANK_PAIRS, Pair, Scenario
 from scripts.recordings import (
     FailedError,
-    Noted,
     Notes,
     Windows,
     in_processes,
@@ -122,7 +121,7 @@ def _record_workload(name: str, path: Path, order: Order, with_stack: bool) -> N
 
 def take_pair(name: str, order: Order) -> Iterator[tuple[str, object]]:
     """Time and record both sides of a pair."""
-    known = pair(name)
+    known = NAMED_PAIRS[name]
     times = [in_processes([partial(_side_of_pair, known, version, order)], SIDE_SECONDS)[0] for version in VERSIONS]
     yield _entry_of_pair(known, times)
 
@@ -143,7 +142,7 @@ def _entry_of_pair(known: Pair, times: Sequence[list[float]]) -> tuple[str, obje
 
 def take_ranks(name: str, order: Order) -> Iterator[tuple[str, object]]:
     """Time and record both sides of a job on all ranks."""
-    known = next(known for known in RANK_PAIRS if known.name == name)
+    known = NAMED_PAIRS[name]
     times = []
     for version in VERSIONS:
         with tempfile.TemporaryDirectory() as folder:
@@ -323,8 +322,6 @@ def main(kind: str, out: Path, only: tuple[str, ...], device: str, budget: float
             failed.append(name)
             print(f"{name}: FAILED: {error}", flush=True)
         print(f"{name:28} took {time.perf_counter() - start:.1f} s", flush=True)
-    if kind == "traces":
-        write_readme(out, notes)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 
@@ -335,46 +332,6 @@ def steps_in_words(entry: object) -> str:
         return "-"
     times = [entry] if "median" in entry else [entry[key] for key in entry if key.endswith("_ms")]
     return " -> ".join(map(in_words, times))
-
-
-README = """\
-# Recorded workloads
-
-Real recordings of `pinprof/workloads`, with the truth: the same step timed without a profiler, in a
-process of its own just before. This page and `truth.json` are written by the command that made the recordings:
-
-    {command}
-
-{machine}
-
-*Plain step*: mean of {windows.number} windows of at least {windows.least_steps} steps and {windows.least_s} s, \
-synchronized at their ends only:
-median (least to most) of the windows, in ms.
-
-| workload | what a step does | plain step, ms | known answer | files (steps, kB) |
-|---|---|---|---|---|
-{rows}
-"""
-
-
-def write_readme(out: Path, truth: Notes) -> None:
-    """Write the README of the workloads, all of it from the truth and the catalogue."""
-    text = README.format(
-        command=truth.all["command"],
-        machine="\n".join(f"- {key}: {value}" for key, value in truth.all["machine"].items()),
-        windows=OF_WORKLOADS,
-        rows="\n".join(_readme_row(out, workload(name), noted) for name, noted in truth.entries.items()),
-    )
-    (out / "README.md").write_text(text)
-
-
-def _readme_row(out: Path, recorded: Workload, noted: Noted) -> str:
-    files = "<br>".join(
-        f"[{name}]({name}) ({steps}, {(out / name).stat().st_size / 1000:.0f})"
-        for name, steps in noted["files"].items()
-    )
-    step_ms = in_words(noted["plain_ms"], digits=2)
-    return f"| {recorded.name} | {recorded.summary} | {step_ms} | {recorded.known_answer} | {files} |"
 
 
 if __name__ == "__main__":

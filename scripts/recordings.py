@@ -10,9 +10,7 @@ import multiprocessing
 import os
 import platform
 import re
-import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +24,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from pinprof.errors import PinprofError
+from pinprof.gpu import link_and_driver
 from pinprof.outputs import write_whole
 from scripts.pair_programs.parts import Step, synchronize
 
@@ -202,17 +201,7 @@ def machine_of(device_name: str) -> Noted:
         "gpu": torch.cuda.get_device_name() if cuda else None,
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
-        "driver": _driver_version() if cuda else None,
+        "driver": link_and_driver()[0] if cuda else None,
         "python": platform.python_version(),
         "date": datetime.now(timezone.utc).date().isoformat(),
     }
-
-
-def _driver_version() -> str | None:
-    """Return the GPU driver's version, or None where nvidia-smi does not say."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return None
-    query = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
-    answer = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30).stdout.split()
-    return answer[0] if answer else None

@@ -49,7 +49,7 @@ def pytest_xdist_setupnodes() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("recordings"):
+    if not config.getoption("recordings") and config.getoption("markexpr") != "recordings":
         others = [item for item in items if item.get_closest_marker("recordings")]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if not item.get_closest_marker("recordings")]

@@ -3,8 +3,9 @@
 Device memory is of torch's device `meta`, or one of the tensors of the host that `device_tensor` has made.
 """
 
+import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,13 @@ from pinprof.program.waits import SYNC_WARNING
 from pinprof.races.clocks import Stream
 from pinprof.races.gpu import CopyMark, Gpu
 from pinprof.races.torch_ops import parts
+
+
+def line_of(program: Callable[..., object], mark: str) -> int:
+    """Return the number of the one line of a function that has a comment with this mark."""
+    lines, first = inspect.getsourcelines(program)
+    (number_of_line,) = (number for number, line in enumerate(lines, first) if f"# {mark}" in line)
+    return number_of_line
 
 
 class FakeStream:

@@ -3,28 +3,46 @@
 import json
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pinprof.capture.options import RecordingOptions
-from pinprof.program.machine import Clock
+from pinprof.capture.window.recording import Recording
+from pinprof.program.machine import Clock, EventMark
 
 MS = 1_000_000
 TWO_OF_EACH = RecordingOptions(warmup=2, plain_steps=2, plain_seconds=0.0, plain_precision=inf, steps=2)
 
 
 class FakeClock(Clock):
-    """Moves on when told to, and notes when it was synchronized."""
+    """A host, which moves on when told to, and a GPU that is so far behind it as told; its marks are times."""
 
     def __init__(self) -> None:
         super().__init__()
         self.time_ns = 0
+        self.gpu_behind_ns: int | None = None
         self.synchronized_at_ns: list[int] = []
+        self.ready = 0
 
     def now_ns(self) -> int:
         return self.time_ns
 
     def synchronize(self) -> None:
         self.synchronized_at_ns.append(self.time_ns)
+
+    def make_ready(self, marks: int = 1) -> None:
+        self.ready = max(self.ready, marks)
+
+    def mark(self) -> EventMark:
+        return None if self.gpu_behind_ns is None else self.time_ns + self.gpu_behind_ns
+
+    def between(self, start: EventMark, end: EventMark) -> int | None:
+        return int(end - start) if end <= self.time_ns else None
+
+
+def fake_recording(folder: Path, options: RecordingOptions, clock: Clock | None = None) -> Recording:
+    """Return a recording into out.json in this folder, with a profiler and a clock of this module."""
+    made, profiler = clock or FakeClock(), FakeProfiler()
+    return Recording(folder / "out.json", options, cast("Any", lambda _steps: profiler), make_clock=lambda: made)
 
 
 class FakeProfiler:

@@ -1,6 +1,6 @@
 """Builds a `HostProfile` of stacks written as texts, so that its sums can be checked by eye."""
 
-from pinprof.trace.sampled_stacks import CodeOrigin, HostFrame, HostProfile, HostStack
+from pinprof.trace.metadata.sampled_stacks import CodeOrigin, HostFrame, HostProfile, HostStack
 
 
 def host_profile(*stacks: tuple[int, str], steps: int = 10, folded: int = 0) -> HostProfile:

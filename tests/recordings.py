@@ -43,28 +43,24 @@ OF_OTHERS = sorted(CORPUS.glob("[!n]*.json.gz"))
 CHOSEN = frozenset(
     TRACES / f"{name}.json.gz"
     for name in (
-        *("clean", "pageable_blocking.stack", "loss_item_host_work.stack", "mask_loss.stack", "readback_async"),
-        *("loader_pinned", "empty_cache", "small_kernels", "overlap_side_pinned.stack"),
+        *("pageable_blocking.stack", "mask_loss.stack", "loader_pinned", "small_kernels"),
         "causes/worker",
         "experiments/e10.prefetcher-pageable",  # a stream that waits for another one
         "experiments/e15.allocate-pinned",  # nothing on the GPU
-        "launches/policy_looped.before",
-        "pairs/emptied_cache_gpt.before",
         "pairs/everything_at_once.before",
         "pairs/two_gpus_item.before",
         "ranks/sleeping_rank.rank1.before",
-        "rules/recompiling.mended",
         "runs/images.before",  # with all that `pinprof run` writes
         "serving/loop",
     )
-) | {CORPUS / f"hta_{name}.json.gz" for name in ("rocm_mi250", "triton", "event_sync_multi_stream")}
-"""What stands for all recordings in every run of the tests: one or two of each kind."""
+) | {CORPUS / f"hta_{name}.json.gz" for name in ("rocm_mi250", "event_sync_multi_stream")}
+"""Twelve that stand for all recordings in every run of the tests, and two of other makers."""
 
 
 def each_recording(values: Sequence[Any], name: Callable[[Any], str] = lambda path: path.name) -> list[Any]:
     """Return parameters of a test that looks at each of these recordings, paths or names.
 
-    Those that are not among the chosen ones are looked at with --recordings alone.
+    Those that are not among the chosen ones are looked at each night alone: with --recordings, or -m recordings.
     """
     return [
         pytest.param(value, id=name(value), marks=[] if TRACES / value in CHOSEN else [pytest.mark.recordings])

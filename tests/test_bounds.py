@@ -119,7 +119,7 @@ def test_a_pipe_without_end_is_no_trace_however_it_begins(start: bytes, again: b
 
 
 def test_a_pipe_of_events_without_end_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_BYTES", 1 << 21)
+    monkeypatch.setattr(files, "MAX_STREAM_BYTES", 1 << 21)
     event = b'{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {}},\n'
     result = from_pipe(tmp_path / "pipe", b'{"traceEvents": [\n', event)
     assert "is longer than 0 GiB; save it to a file first, which has no limit" in result

@@ -13,8 +13,8 @@ from pinprof.rules.search import rule_of
 from scripts.exam_cases import FORECASTS, HARNESSES, MEASURED, forecast, main
 from scripts.examination.case_table import judged, table
 from scripts.examination.cases import CASES, Case
-from scripts.examination.edits import Edit
 from scripts.examination.processes import Hook
+from scripts.examination.program import Edit
 from scripts.examination.turns import Turns, in_turns
 
 ITEM = Case("items", "someone#1", "", "", "nanogpt", (), "a wait", ("PIN201",), "5 %", where=("train.py",))

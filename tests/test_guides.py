@@ -17,6 +17,8 @@ from recordings import ROOT, TRACES
 from torch.utils.data import DataLoader
 
 import pinprof
+from pinprof.cli.api import api_guide
+from pinprof.cli.explain import API
 from pinprof.report.explain import GUIDE_ORDER, guide_to_text, guides, to_list
 from pinprof.report.schema import DOCUMENTS
 from pinprof.rules.search import RULES
@@ -176,14 +178,14 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_what_pinprof_says_to_explain_can_be_explained() -> None:
-    known = {"explain": {*GUIDE_ORDER, *(rule.id for rule in RULES)}, "schema": set(DOCUMENTS)}
+    known = {"explain": {*GUIDE_ORDER, API, *(rule.id for rule in RULES)}, "schema": set(DOCUMENTS)}
     sources = [path for path in (ROOT / "pinprof").rglob("*") if path.suffix in {".py", ".js", ".json", ".md"}]
     for path in (*sources, README, ROOT / "CONTRIBUTING.md"):
         for command, name in NAMED.findall(path.read_text()):
             assert name in known[command] or name in PLACEHOLDERS, f"{path}: pinprof {command} {name}"
 
 
-@pytest.mark.parametrize("topic", ["PIN201", "pin201", "what-if"])
+@pytest.mark.parametrize("topic", ["PIN201", "pin201", "what-if", "API"])
 def test_a_topic_is_found_by_its_name(topic: str) -> None:
     assert invoke("explain", topic).exit_code == 0
 
@@ -195,8 +197,18 @@ def test_a_topic_that_is_none_is_an_error_in_one_line(topic: str) -> None:
 
 def test_without_a_topic_guides_and_rules_are_listed() -> None:
     listed = invoke("explain").stdout
-    assert all(f"  {name} " in listed for name in GUIDE_ORDER)
+    assert all(f"  {name} " in listed for name in (*GUIDE_ORDER, API))
     assert all(f"  {rule.id}  {rule.title}" in listed for rule in RULES)
+
+
+def test_the_api_has_every_public_name_with_its_arguments_and_a_text() -> None:
+    text = api_guide().text
+    assert all(re.search(rf"^(- `{name}[(`]|## {name}$)", text, re.MULTILINE) for name in pinprof.__all__)
+    assert "- `kernels`: " in text
+    assert "- `whatif(scenario=None, **changes)`: " in text
+    assert "- `rank(number)`: " in text
+    assert text.count("- `save(") == 1  # of all reports, listed with the first
+    assert not re.search(r"`: ?$", text, re.MULTILINE)
 
 
 # ---------------------------------------------------------------- commands

@@ -190,7 +190,7 @@ def test_memory_and_time_are_bounded(make: Callable[[], str], tmp_path: Path, sp
 def test_entries_that_are_no_events_are_cut_between_and_counted(
     entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: bool
 ) -> None:
-    for name, size in (("BLOCK_BYTES", 1_500), ("LARGEST_ENTRY", 5_000), ("LARGEST_WHOLE", 10_000)):
+    for name, size in (("BLOCK_BYTES", 1_500), ("MAX_ENTRY_BYTES", 5_000), ("MAX_WHOLE_BYTES", 10_000)):
         monkeypatch.setattr(blocks, name, size)
     others = [entry] * (1_000_000 // len(entry))
     path = tmp_path / "trace.json"
@@ -304,7 +304,7 @@ def test_waits_at_too_many_places_are_one_site(tmp_path: Path, monkeypatch: pyte
     path = builder.write(tmp_path / "trace.json")
     found = []
     for most in (3, 2):
-        monkeypatch.setattr(wait_sites, "MOST_PLACES", most)
+        monkeypatch.setattr(wait_sites, "MAX_PLACES_WEIGHED", most)
         (trace,) = json.loads(invoke("report", path, "--json").stdout)["traces"]
         found += [finding for finding in trace["findings"] if finding["rule"] == "PIN214"]
     one_by_one, together = found

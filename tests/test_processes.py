@@ -91,7 +91,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize(("handler", "status"), [("SIG_DFL", -signal.SIGTERM), ("SIG_IGN", -signal.SIGKILL)])
 def test_a_process_ends_with_what_it_has_started(handler: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "ENDS_WITHIN_S", 600 if handler == "SIG_DFL" else 0.1)
+    monkeypatch.setattr(processes, "MAX_ENDING_S", 600 if handler == "SIG_DFL" else 0.1)
     command = [sys.executable, "-IS", "-c", STARTS.format(handler=handler)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -4,7 +4,7 @@ import gzip
 import json
 from decimal import Decimal
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from recordings import TRACES, WORKLOADS, analysis_of, each_recording
@@ -16,18 +16,6 @@ from pinprof.measurement.trust.doubt import Known, KnownOrWithheld
 TRUTH = json.loads((TRACES / "truth.json").read_text())["workloads"]
 FILES = [path.name for path in WORKLOADS]
 LEAN = {name: f"{name}.json.gz" for name in TRUTH}
-
-GPU_BOUND = (
-    "pinned_blocking",
-    "pinned_non_blocking",
-    "pin_then_copy",
-    "prefetch",
-    "loss_item",
-    "loader_pinned",
-    "readback_async",
-    "clean",
-)
-"""Workloads whose GPU has work all the time, at the pace of the GPU alone."""
 
 Range = tuple[int, int]
 T = TypeVar("T")
@@ -130,11 +118,65 @@ def test_every_launch_of_a_step_is_linked(name: str) -> None:
     assert profile.steps.count == trace.steps.complete.sum() == TRUTH[name.split(".", maxsplit=1)[0]]["files"][name]
 
 
-@pytest.mark.parametrize("workload", GPU_BOUND)
-def test_a_gpu_bound_workload_is_called_so_and_its_traced_step_is_the_plain_one(workload: str) -> None:
-    assert profile_of(workload).bound == "gpu"
-    traced_ms = (profile_of(workload).steps.traced_ns or 0) / 1e6
-    assert traced_ms == pytest.approx(TRUTH[workload]["plain_ms"]["median"], rel=0.02)
+class Answer(NamedTuple):
+    """What is known of a workload: its copies and why they are exposed, and its waits with the code of their lines."""
+
+    copies: tuple[str, str] | None = None
+    exposed: str | None = None
+    waits: tuple[str, int] | None = None
+    """Their cause and number per step."""
+    code: tuple[str, ...] = ()
+    is_gpu_bound: bool = False
+    """Whether the GPU has work all the time, and sets the pace alone."""
+
+
+TO_GPU, PINNED_TO_GPU = ("HtoD", "pageable"), ("HtoD", "pinned")
+COPY, DRAWN = "next(batches).to(device, non_blocking=non_blocking)", "next(running[0]).to(device, non_blocking=True)"
+ANSWERS = {
+    "pageable_blocking": Answer(TO_GPU, "pageable", ("blocking_copy_htod", 1), (COPY,)),
+    "pageable_non_blocking": Answer(TO_GPU, "pageable", ("pageable_copy", 1), (COPY,)),
+    "pinned_blocking": Answer(PINNED_TO_GPU, "same_stream", ("blocking_copy_htod", 1), (COPY,), is_gpu_bound=True),
+    "pinned_non_blocking": Answer(PINNED_TO_GPU, "same_stream", is_gpu_bound=True),
+    "pin_then_copy": Answer(PINNED_TO_GPU, "same_stream", is_gpu_bound=True),
+    "prefetch": Answer(PINNED_TO_GPU, is_gpu_bound=True),
+    "loss_item": Answer(waits=("item", 1), code=("loss.item()",), is_gpu_bound=True),
+    "loss_item_host_work": Answer(waits=("item", 1), code=("loss.item()",)),
+    "loader_pageable": Answer(TO_GPU, waits=("pageable_copy", 1), code=(DRAWN,)),
+    "loader_pinned": Answer(PINNED_TO_GPU, "same_stream", is_gpu_bound=True),
+    "mask_loss": Answer(
+        waits=("mask_index", 3), code=("output[labelled], training.target[labelled]", "loss.backward()")
+    ),
+    "readback_blocking": Answer(("DtoH", "pageable"), waits=("to_cpu", 1), code=("output.detach().cpu()",)),
+    "readback_async": Answer(
+        ("DtoH", "pinned"),
+        waits=("event_synchronize", 1),
+        code=("self._copied[1 - slot].synchronize()",),
+        is_gpu_bound=True,
+    ),
+    "empty_cache": Answer(waits=("device_free", 5), code=("torch.cuda.empty_cache()",)),
+    "clean": Answer(is_gpu_bound=True),
+    "small_kernels": Answer(),
+}
+
+
+@pytest.mark.parametrize("workload", ANSWERS)
+def test_a_workload_has_the_copies_and_waits_that_it_makes(workload: str) -> None:
+    answer, profile = ANSWERS[workload], profile_of(workload)
+    if answer.copies:
+        assert [(group.direction, group.host_memory) for group in profile.copies] == [answer.copies]
+    if answer.exposed:
+        assert [known(exposed.reason) for exposed in profile.exposed] == [answer.exposed]
+        assert known(profile.copies[0].hidden).overlapped_ns == 0
+    if answer.waits:
+        cause, per_step = answer.waits
+        waits = sum(known(site.in_steps).count for site in profile.sites if site.cause == cause)
+        assert waits == per_step * profile.steps.count
+    else:
+        assert {site.verdict for site in profile.sites} == {"profiler"}
+    if answer.is_gpu_bound:
+        traced_ms = (profile.steps.traced_ns or 0) / 1e6
+        assert profile.bound == "gpu"
+        assert traced_ms == pytest.approx(TRUTH[workload]["plain_ms"]["median"], rel=0.02)
 
 
 def test_a_host_bound_workload_is_called_so_and_its_traced_step_is_not_taken_for_the_truth() -> None:
@@ -146,72 +188,10 @@ def test_a_host_bound_workload_is_called_so_and_its_traced_step_is_not_taken_for
     assert profile.estimate.step_ns == pytest.approx(plain_ns, rel=0.15)  # two processes, at the mercy of the host
 
 
-@pytest.mark.parametrize(
-    ("workload", "direction", "memory"),
-    [
-        ("pageable_blocking", "HtoD", "pageable"),
-        ("pageable_non_blocking", "HtoD", "pageable"),
-        ("pinned_blocking", "HtoD", "pinned"),
-        ("pinned_non_blocking", "HtoD", "pinned"),
-        ("pin_then_copy", "HtoD", "pinned"),
-        ("prefetch", "HtoD", "pinned"),
-        ("loader_pageable", "HtoD", "pageable"),
-        ("loader_pinned", "HtoD", "pinned"),
-        ("readback_blocking", "DtoH", "pageable"),
-        ("readback_async", "DtoH", "pinned"),
-    ],
-)
-def test_the_copies_are_what_the_workload_makes(workload: str, direction: str, memory: str) -> None:
-    assert [(group.direction, group.host_memory) for group in profile_of(workload).copies] == [(direction, memory)]
-
-
 @pytest.mark.parametrize("workload", ["prefetch", "readback_async"])
 def test_copies_on_a_side_stream_are_hidden(workload: str) -> None:
     (group,) = profile_of(workload).copies
     assert known(group.hidden).overlapped_ns >= 0.8 * known(group.copied).time_ns
-
-
-@pytest.mark.parametrize(
-    ("workload", "reason"),
-    [
-        ("pageable_blocking", "pageable"),
-        ("pageable_non_blocking", "pageable"),
-        ("pinned_blocking", "same_stream"),
-        ("pinned_non_blocking", "same_stream"),
-        ("pin_then_copy", "same_stream"),
-        ("loader_pinned", "same_stream"),
-    ],
-)
-def test_an_exposed_copy_has_the_reason_that_the_workload_gives_it(workload: str, reason: str) -> None:
-    (group,) = profile_of(workload).copies
-    assert known(group.hidden).overlapped_ns == 0
-    assert [known(exposed.reason) for exposed in profile_of(workload).exposed] == [reason]
-
-
-@pytest.mark.parametrize(
-    ("workload", "cause", "per_step"),
-    [
-        ("pageable_blocking", "blocking_copy_htod", 1),
-        ("pageable_non_blocking", "pageable_copy", 1),
-        ("pinned_blocking", "blocking_copy_htod", 1),
-        ("loss_item", "item", 1),
-        ("loss_item_host_work", "item", 1),
-        ("loader_pageable", "pageable_copy", 1),
-        ("mask_loss", "mask_index", 3),
-        ("readback_blocking", "to_cpu", 1),
-        ("readback_async", "event_synchronize", 1),
-        ("empty_cache", "device_free", 5),
-    ],
-)
-def test_the_waits_are_what_the_workload_makes(workload: str, cause: str, per_step: int) -> None:
-    profile = profile_of(workload)
-    waits = sum(known(site.in_steps).count for site in profile.sites if site.cause == cause)
-    assert waits == per_step * profile.steps.count
-
-
-@pytest.mark.parametrize("workload", ["pinned_non_blocking", "pin_then_copy", "prefetch", "clean", "small_kernels"])
-def test_a_workload_that_waits_for_nothing_has_no_stall(workload: str) -> None:
-    assert {site.verdict for site in profile_of(workload).sites} == {"profiler"}
 
 
 def test_host_work_after_a_wait_shows_as_its_bubble() -> None:
@@ -238,28 +218,14 @@ def test_a_clean_workload_has_full_float32_or_small_kernels_and_nothing_else(wor
     assert [finding.rule.id for finding in findings if finding.severity != "low"] == rules
 
 
-@pytest.mark.parametrize(
-    ("workload", "cause", "code"),
-    [
-        ("pageable_blocking", "blocking_copy_htod", "next(batches).to(device, non_blocking=non_blocking)"),
-        ("pageable_non_blocking", "pageable_copy", "next(batches).to(device, non_blocking=non_blocking)"),
-        ("pinned_blocking", "blocking_copy_htod", "next(batches).to(device, non_blocking=non_blocking)"),
-        ("loader_pageable", "pageable_copy", "next(running[0]).to(device, non_blocking=True)"),
-        ("loss_item", "item", "loss.item()"),
-        ("loss_item_host_work", "item", "loss.item()"),
-        ("mask_loss", "mask_index", "output[labelled], training.target[labelled]"),
-        ("mask_loss", "mask_index", "loss.backward()"),
-        ("readback_blocking", "to_cpu", "output.detach().cpu()"),
-        ("readback_async", "event_synchronize", "self._copied[1 - slot].synchronize()"),
-        ("empty_cache", "device_free", "torch.cuda.empty_cache()"),
-    ],
-)
-def test_the_line_of_a_wait_is_the_line_that_waits(workload: str, cause: str, code: str) -> None:
-    root = TRACES.parent
+@pytest.mark.parametrize("workload", [name for name, answer in ANSWERS.items() if answer.code])
+def test_the_line_of_a_wait_is_the_line_that_waits(workload: str) -> None:
+    answer, root = ANSWERS[workload], TRACES.parent
+    cause, _ = answer.waits or ("", 0)
     for name in (LEAN[workload], f"{workload}.stack.json.gz"):
         sites = [site for site in loaded(name).profile.sites if site.cause == cause and site.line is not None]
         lines = [(root / str(site.file)).read_text().splitlines()[(site.line or 0) - 1] for site in sites]
-        assert any(code in line for line in lines), lines
+        assert all(any(code in line for line in lines) for code in answer.code), lines
 
 
 @pytest.mark.parametrize(

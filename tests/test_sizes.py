@@ -17,7 +17,7 @@ from pinprof.measurement.profile import CopySums, Profile
 from pinprof.measurement.trust.doubt import Known
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.view import copy_cells
-from pinprof.trace.assemble import MOST_BYTES
+from pinprof.trace.reader.assemble import MAX_COPY_BYTES
 from pinprof.units import sizes
 
 PAGEABLE = "HtoD (Pageable -> Device)"
@@ -57,7 +57,7 @@ def said_of_copies(analysis: Analysis) -> str:
         ([], (0, 0)),
         ([-1, -1], (None, 2)),
         ([5, -1, 0], (5, 1)),
-        ([MOST_BYTES] * 3, (3 << 40, 0)),
+        ([MAX_COPY_BYTES] * 3, (3 << 40, 0)),
     ],
 )
 def test_a_sum_of_sizes_tells_what_it_lacks(recorded: list[int], expected: tuple[int | None, int]) -> None:
@@ -101,7 +101,7 @@ def test_sizes_that_no_copy_has_are_not_summed_and_are_reported(tmp_path: Path) 
 
 
 def test_recorded_sizes_are_not_reported(tmp_path: Path) -> None:
-    assert missing(analysed(copying(0, MOST_BYTES), tmp_path).profile) == []
+    assert missing(analysed(copying(0, MAX_COPY_BYTES), tmp_path).profile) == []
 
 
 def test_json_has_null_for_a_size_that_is_unknown(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 DRIVER = """
 import os, sys
-from pinprof.standard_streams import is_terminal, lent_streams, own_error
+from pinprof.standard_streams import is_terminal, program_may_replace_streams, own_error
 
 class Bare:  # as the logger of many a program, which has neither isatty nor fileno nor encoding
     def __init__(self, stream):
@@ -18,7 +18,7 @@ class Bare:  # as the logger of many a program, which has neither isatty nor fil
     def flush(self):
         self.stream.flush()
 
-with lent_streams():
+with program_may_replace_streams():
     print("program")
     exec(sys.argv[1])
     own_error().write("of ours\\n")

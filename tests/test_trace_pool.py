@@ -23,6 +23,7 @@ from trace_builder import TraceBuilder, without_known_events
 import pinprof
 from pinprof.bench.advice import pinning
 from pinprof.errors import PinprofError, TraceError
+from pinprof.processes import children_of
 from pinprof.ranks.rank import RankPart
 from pinprof.trace_pool import measure_files
 
@@ -63,11 +64,6 @@ def until(condition: Callable[[], Any]) -> Any:
     return value
 
 
-def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")  # of each thread those that it started
-    return [int(child) for task in tasks for child in task.read_text().split()]
-
-
 def readers(path: Path, pids: Iterable[int]) -> list[int]:
     """Return those of the processes that have a file open; one that has yet to become another program has ours."""
     open_in = []
@@ -80,9 +76,9 @@ def readers(path: Path, pids: Iterable[int]) -> list[int]:
 
 
 def kill_reader(path: Path) -> None:
-    (reader,) = until(lambda: readers(path, children(os.getpid())))
+    (reader,) = until(lambda: readers(path, children_of(os.getpid())))
     os.kill(reader, signal.SIGKILL)
-    until(lambda: reader not in readers(path, children(os.getpid())))
+    until(lambda: reader not in readers(path, children_of(os.getpid())))
 
 
 @pytest.fixture
@@ -162,7 +158,7 @@ def test_ctrl_c_ends_a_job_with_one_line_and_leaves_no_process(tmp_path: Path, e
     command = [sys.executable, "-m", "pinprof", "report", *map(str, paths), "--jobs", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
         try:
-            (reader,) = until(lambda: readers(endless, children(job.pid)))
+            (reader,) = until(lambda: readers(endless, children_of(job.pid)))
             job.send_signal(signal.SIGINT)
             output, errors = job.communicate(timeout=WAIT_SECONDS)
         finally:
@@ -207,16 +203,6 @@ def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tm
 
 
 @pytest.mark.slow
-def test_workers_of_a_cluster_are_given_the_machine(client: Any, tmp_path: Path) -> None:
-    assert savings(measure_files(copying(tmp_path), client=client, machine=pinning(SLOW))) == [0, 0, 0]
-    file = tmp_path / "bench.json"
-    file.write_text(as_json(SLOW))
-    report = pinprof.load(written(tmp_path, 3), client=client, machine=file)
-    assert isinstance(report, pinprof.JobReport)
-    assert report.parts[0].findings.machine == "slow"
-
-
-@pytest.mark.slow
 def test_what_is_not_asked_for_any_more_is_not_measured(client: Any, tmp_path: Path, endless: Path) -> None:
     outcomes = measure_files([*written(tmp_path, 3), str(endless)], client=client)
     next(outcomes)
@@ -240,6 +226,12 @@ def test_a_report_from_a_cluster_is_that_from_this_machine(client: Any, tmp_path
 def test_a_program_measures_a_job_with_a_client_of_its_own(client: Any, tmp_path: Path) -> None:
     written(tmp_path, 3)
     (tmp_path / "broken.json").write_text("<html>")
+    file = tmp_path / "machine" / "bench.json"
+    file.parent.mkdir()
+    file.write_text(as_json(SLOW))
+    report = pinprof.load(tmp_path, client=client, machine=file)
+    assert isinstance(report, pinprof.JobReport)
+    assert report.parts[0].findings.machine == "slow"  # the workers are given the machine
     report = pinprof.load(tmp_path, client=client)
     assert isinstance(report, pinprof.JobReport)
     assert str(report) == str(pinprof.load(map(Path, sorted(tmp_path.glob("*.gz"))), jobs=2))

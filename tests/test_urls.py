@@ -54,6 +54,7 @@ def test_names_with_colons_and_drives_are_paths(path: str) -> None:
         ("https://host/a.json?a=1;token=secret#b", "https://host/a.json?***"),
         ("https://host/a.json?a='1'&token=secret", "https://host/a.json?***"),
         ("s3://bucket/a.json?X-Amz-Signature=secret", "s3://bucket/a.json?***"),
+        ("https://host/a.json?to=b::https://secret/c", "https://host/a.json?***"),
         ("zip://a.json::https://u:secret@host/a.zip?secret", "zip://a.json::https://***@host/a.zip?***"),
     ],
 )

@@ -7,7 +7,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.trace import read_trace
-from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY, HostProfile
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

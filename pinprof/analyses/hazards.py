@@ -7,9 +7,9 @@ import numpy as np
 
 from pinprof.intervals import Intervals, covered, distinct
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
-from pinprof.trace.idle_times import long_ops
 from pinprof.trace.links import step_at
 from pinprof.trace.reader.arguments import input_sizes
+from pinprof.trace.spans.idle_times import long_ops
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PINNED, Bools, Int8s, Int64s, Trace, rows_by
 
 RATES_GBPS = (0.05, 500.0)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pinprof.trace.frames import is_user_file, package_of
 from pinprof.trace.lines import Place, Placed
-from pinprof.trace.sampled_stacks import CodeOrigin, HostFrame, HostProfile
+from pinprof.trace.metadata.sampled_stacks import CodeOrigin, HostFrame, HostProfile
 from pinprof.trace.sources import ANONYMOUS
 
 CodeKind: TypeAlias = Literal["user", "torch", "library", "input"]

@@ -10,7 +10,7 @@ from pinprof.hues import CALL, COLLECTIVE, INPUT, OP, WAIT
 from pinprof.hues import KERNEL as KERNEL_COLOUR
 from pinprof.intervals import Intervals, contains, covered, length
 from pinprof.trace.collectives import collective_times
-from pinprof.trace.idle_times import gaps_of
+from pinprof.trace.spans.idle_times import gaps_of
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
 

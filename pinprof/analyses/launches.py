@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.intervals import Intervals, distinct
 from pinprof.trace.callers import module_around, module_name, outermost_op
 from pinprof.trace.links import follow
-from pinprof.trace.phases import PHASES, phase_of_calls
+from pinprof.trace.spans.phases import CALL_PHASES, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.units import shortened
 
@@ -100,7 +100,7 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
         divisor,
     )
     phase = phase_of_calls(trace)[calls].astype(np.int32)
-    sums = {sums.name: sums for sums in _sums_by_name(phase, PHASES.__getitem__, per_call)}
+    sums = {sums.name: sums for sums in _sums_by_name(phase, CALL_PHASES.__getitem__, per_call)}
     inner = np.delete(since, first)
     usual = float(np.median(inner)) if len(inner) else float(since[0])
     functions, op = trace.functions, follow(trace.ops.name, outermost_op(trace, calls))
@@ -113,7 +113,7 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
         float(np.minimum(since, MAX_MEDIANS_OF_LAUNCH * usual).sum()) / divisor
         if len(calls) >= FEWEST_MANY_LAUNCHES * divisor
         else 0.0,
-        tuple(sums[name] for name in PHASES if name in sums),
+        tuple(sums[name] for name in CALL_PHASES if name in sums),
         _sums_by_name(op, lambda code: shortened(trace.ops.names[code], LONGEST_LAUNCH_NAME_CHARS), per_call),
         _sums_by_name(module, lambda code: module_name(functions.names[code]), per_call) if has_modules else (),
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from pinprof.intervals import Intervals, covered, intersect, subtract, union
 from pinprof.trace.callers import UserCalls, calling_function, places_of
-from pinprof.trace.frames import OWN, Frame, frame, is_torch_builtin, is_user_file, package_of
+from pinprof.trace.frames import OWN_FILES, Frame, frame, is_torch_builtin, is_user_file, package_of
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.sources import ANONYMOUS, Sources
 from pinprof.trace.tables import NONE, Int64s, Trace
@@ -22,7 +22,7 @@ MAIN_SHARE_OF_CALLER: Final = 0.5
 """A function that takes a larger share of its caller's time than this is where the time goes."""
 LEAST_SHARE_OF_LIBRARY: Final = 0.1
 """A function that takes a smaller share of a library's time is not named."""
-PROFILERS: Final = ("torch/profiler/", *OWN)
+PROFILERS: Final = ("torch/profiler/", *OWN_FILES)
 """Files of profilers: without a profiler the step does not have their time."""
 WRAPPER_FUNCTIONS: Final = frozenset(
     {"_call_impl", "_wrapped_call_impl", "decorate_context", "wrapper", "wrapped", "inner", "__call__", "__enter__"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from pinprof.intervals import Intervals, covered, joined, length, subtract
 from pinprof.trace.links import enclosing, step_at
-from pinprof.trace.one_time_work import NEVER
+from pinprof.trace.spans.one_time_work import NEVER
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
 

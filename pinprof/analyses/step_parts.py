@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.intervals import covered, intersect, length, subtract
 from pinprof.trace.collectives import Collectives, collectives_of, is_collective_kernel
-from pinprof.trace.links import NO_WORK, work_ends
+from pinprof.trace.links import NO_WORK_NS, work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace
 
 
@@ -158,7 +158,7 @@ def steps_on_gpu(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         nothing = np.empty(0, np.int64)
         return nothing, nothing, nothing
     ends = work_ends(trace, rows)
-    working = np.flatnonzero(ends != NO_WORK)
+    working = np.flatnonzero(ends != NO_WORK_NS)
     end = np.maximum.accumulate(ends[working])
     first = gpu.start_ns[rows][step == working[0]].min()
     start = np.concatenate(([first], end[:-1]))

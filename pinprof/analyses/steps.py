@@ -7,8 +7,8 @@ import numpy as np
 
 from pinprof.intervals import Intervals, covered, length
 from pinprof.step_statistics import EXPLAINING_SHARE_OF_EXCESS, FEWEST_TIMES, unlike_others
-from pinprof.trace.links import NO_WORK, work_ends
-from pinprof.trace.run_log import RECORDED
+from pinprof.trace.links import NO_WORK_NS, work_ends
+from pinprof.trace.metadata.run_log import RECORDED
 from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
 
 ADJACENT_STEP_MULTIPLE = 1.5
@@ -85,7 +85,7 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
     None where the work of the last one does not end after that of the first, as in a trace with wrong times.
     """
     ends = work_ends(trace)
-    working = complete[ends[complete] != NO_WORK]
+    working = complete[ends[complete] != NO_WORK_NS]
     if len(working) == 0:
         return None
     first, last = working[0], working[-1]
@@ -100,7 +100,7 @@ def _device_time(trace: Trace, complete: Int64s) -> float | None:
 
 def _around_unlike(ends: Int64s, unlike: Bools) -> Int64s:
     """Return the times between ends of GPU work that an irregular step makes longer, at its own end or at the next."""
-    working = ends != NO_WORK
+    working = ends != NO_WORK_NS
     times = np.diff(ends)[working[1:] & working[:-1]]
     adjacent = (unlike[1:] | unlike[:-1])[working[1:] & working[:-1]]
     if not adjacent.any() or adjacent.all():
@@ -189,7 +189,7 @@ def _step_lengths(trace: Trace) -> tuple[Int64s, Int64s]:
     followed = steps.followed if steps.on_host else complete[:0]
     on_host = steps.start_ns[followed + 1] - steps.start_ns[followed]
     ends = work_ends(trace)
-    working = complete[ends[complete] != NO_WORK]
+    working = complete[ends[complete] != NO_WORK_NS]
     after = working[1:][np.diff(working) == 1]
     on_gpu = ends[after] - ends[after - 1]
     if len(on_gpu) >= FEWEST_TIMES and (not len(on_host) or np.median(on_host) < HOST_SHARE_AHEAD * np.median(on_gpu)):

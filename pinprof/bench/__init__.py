@@ -1,29 +1,30 @@
 """The experiments, each a module by the name of its subject, and what the figures of a machine say of their claims."""
 
-from pinprof.bench.bandwidth import BANDWIDTH
-from pinprof.bench.copy_overlap import COPY_OVERLAP
-from pinprof.bench.custom_batch import CUSTOM_BATCH
-from pinprof.bench.early_read import EARLY_READ
-from pinprof.bench.early_write import EARLY_WRITE
+from pinprof.bench.catalogue.bandwidth import BANDWIDTH
+from pinprof.bench.catalogue.copy_overlap import COPY_OVERLAP
+from pinprof.bench.catalogue.custom_batch import CUSTOM_BATCH
+from pinprof.bench.catalogue.early_read import EARLY_READ
+from pinprof.bench.catalogue.early_write import EARLY_WRITE
+from pinprof.bench.catalogue.loader import TRAINING_ON_A_LOADER
+from pinprof.bench.catalogue.pinned_in_object import PINNED_IN_OBJECT
+from pinprof.bench.catalogue.pinned_limits import PINNED_LIMITS
+from pinprof.bench.catalogue.pinning_cost import PINNING_COST
+from pinprof.bench.catalogue.prefetching import PREFETCHING
+from pinprof.bench.catalogue.processes import PROCESSES
+from pinprof.bench.catalogue.six_strategies import SIX_STRATEGIES
+from pinprof.bench.catalogue.small_tensors import SMALL_TENSORS
+from pinprof.bench.catalogue.threaded_pinning import THREADED_PINNING
+from pinprof.bench.catalogue.training_loop import TRAINING_LOOP
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.judge import Claim, ClaimVerdict, Readings, judged
-from pinprof.bench.loader import LOADER
-from pinprof.bench.pinned_in_object import PINNED_IN_OBJECT
-from pinprof.bench.pinned_limits import PINNED_LIMITS
-from pinprof.bench.pinning_cost import PINNING_COST
-from pinprof.bench.prefetching import PREFETCHING
-from pinprof.bench.processes import PROCESSES
 from pinprof.bench.results import Bench, Measured, amount, shown, spread
-from pinprof.bench.six_strategies import SIX_STRATEGIES
-from pinprof.bench.small_tensors import SMALL_TENSORS
-from pinprof.bench.threaded_pinning import THREADED_PINNING
-from pinprof.bench.training_loop import TRAINING_LOOP
 from pinprof.errors import PinprofError
 from pinprof.units import size
 
 EXPERIMENTS = (
-    *(PINNING_COST, SMALL_TENSORS, SIX_STRATEGIES, COPY_OVERLAP, EARLY_READ, EARLY_WRITE, THREADED_PINNING, LOADER),
-    *(CUSTOM_BATCH, PREFETCHING, PROCESSES, PINNED_IN_OBJECT, BANDWIDTH, TRAINING_LOOP, PINNED_LIMITS),
+    *(PINNING_COST, SMALL_TENSORS, SIX_STRATEGIES, COPY_OVERLAP, EARLY_READ, EARLY_WRITE, THREADED_PINNING),
+    *(TRAINING_ON_A_LOADER, CUSTOM_BATCH, PREFETCHING, PROCESSES, PINNED_IN_OBJECT),
+    *(BANDWIDTH, TRAINING_LOOP, PINNED_LIMITS),
 )
 """All experiments, E1 to E15."""
 MOST_SHOWN = 8
@@ -56,9 +57,9 @@ def _verdict(bench: Bench, experiment: Experiment, claim: Claim) -> ClaimVerdict
         text = f"{text}{problem}" if result else "the experiment did not run"
     published = experiment.published_at(result.sizes) if result else {}
     shows = [
-        f"{asked.name}: {amount(asked.unit, published[asked.name, asked.size])}"
-        for asked in read.asked
-        if (asked.name, asked.size) in published
+        f"{cited.name}: {amount(cited.unit, published[cited.name, cited.size])}"
+        for cited in read.cited
+        if (cited.name, cited.size) in published
     ]
     return ClaimVerdict(
         experiment.number,
@@ -67,7 +68,7 @@ def _verdict(bench: Bench, experiment: Experiment, claim: Claim) -> ClaimVerdict
         text,
         tuple(claim.sources.split("; ")),
         "; ".join(filter(None, (*shows, claim.shows))),
-        "; ".join(map(_with_spread, read.asked)) if len(read.asked) <= MOST_SHOWN else "",
+        "; ".join(map(_with_spread, read.cited)) if len(read.cited) <= MOST_SHOWN else "",
         claim.differs if outcome in {"refuted", "depends"} else "",
     )
 

@@ -1,18 +1,18 @@
-"""Advice for a machine from its bench, each a sentence with its figures and a value; and its rates, for a replay."""
+"""A machine's advice from its bench, each a sentence with figures and a value; and the rates that a replay uses."""
 
 import os
 import shlex
 
-from pinprof.bench.bandwidth import PAGEABLE_RATE
+from pinprof.bench.catalogue.bandwidth import PAGEABLE_RATE
+from pinprof.bench.catalogue.pinning_cost import FRESH, PAGEABLE, PIN_TO
 from pinprof.bench.judge import PINNED_RATE, by_size, order
-from pinprof.bench.pinning_cost import FRESH, PAGEABLE, PIN_TO
 from pinprof.bench.results import Bench, BenchError, Measured, from_json, shown
 from pinprof.document import read_document
 from pinprof.prediction.pinning import Advice, PinnedRates, Pinning, Rates
 from pinprof.units import rate, size
 
 FLOAT_BYTES = 4
-OF_ANOTHER_RUN = 1.0
+SPREAD_OF_ANOTHER_RUN = 1.0
 """Advice is for other runs than those of the bench: all of a spread is uncertain."""
 
 
@@ -26,9 +26,9 @@ def _pinning_pays(bench: Bench, way: str, to_or_from: str) -> Advice | None:
     """Return the smallest size from which on all copies from pinned memory are faster; None if unsure."""
     pinned = {measured.size: measured for measured in by_size(bench, PINNED_RATE[way])}
     pairs = [(one, pinned[one.size]) for one in by_size(bench, PAGEABLE_RATE[way]) if one.size in pinned]
-    slower = [order(*pair, OF_ANOTHER_RUN) == "less" for pair in pairs]
+    slower = [order(*pair, SPREAD_OF_ANOTHER_RUN) == "less" for pair in pairs]
     start = len(pairs) - next((place for place, less in enumerate(reversed(slower)) if not less), len(pairs))
-    if not pairs or (start == len(pairs) and order(*pairs[-1], OF_ANOTHER_RUN) == "unsure"):
+    if not pairs or (start == len(pairs) and order(*pairs[-1], SPREAD_OF_ANOTHER_RUN) == "unsure"):
         return None
     rates = [f"{rate(of_pinned.median)} pinned, {rate(pageable.median)} pageable" for pageable, of_pinned in pairs]
     sizes = [pageable.size or 0 for pageable, _ in pairs]
@@ -46,8 +46,8 @@ def _pin_then_copy(bench: Bench) -> Advice | None:
     pinning, plain, fresh = map(bench.figure, (PIN_TO, PAGEABLE, FRESH[PIN_TO]))
     if pinning is None or plain is None:
         return None
-    relation = order(pinning, plain, OF_ANOTHER_RUN)
-    only_kept = fresh and relation == "less" and order(fresh, plain, OF_ANOTHER_RUN) != "less"
+    relation = order(pinning, plain, SPREAD_OF_ANOTHER_RUN)
+    only_kept = fresh and relation == "less" and order(fresh, plain, SPREAD_OF_ANOTHER_RUN) != "less"
     do = {
         "more": "Write x.to(device), not x.pin_memory().to(device)",
         "less": "x.pin_memory().to(device) is faster than x.to(device)"

@@ -22,7 +22,7 @@ from pinprof.units import ms, percent
 if TYPE_CHECKING:
     import torch
 
-SOURCES = {
+TEXTS_WITH_CLAIMS = {
     "tutorial": "the PyTorch tutorial on pin_memory() and non_blocking",
     "article": "an article on pinned memory in data loading",
     "question": "a question on prefetching",
@@ -37,7 +37,7 @@ ONE_SYNCHRONIZE = ", one synchronize"
 ROUNDS, SOME_ROUNDS = 7, 3
 """Rounds of a bench, and of experiments that take seconds. The median of seven draws lies within the range of seven
 others in 93 % of cases, whatever the spread within a round; the median of three in 60 %."""
-CASE_S = 0.1
+MIN_CASE_S = 0.1
 """A case runs again until this time is up: many rounds of a few runs say more than one of many."""
 
 Tensor: TypeAlias = "torch.Tensor"
@@ -130,7 +130,7 @@ class Lab:
             clock(run)
         taken: list[tuple[float, ...]] = []
         least, most = (3, 20) if self.quick else (1, 40)
-        end = time.perf_counter() + len(runs) * CASE_S
+        end = time.perf_counter() + len(runs) * MIN_CASE_S
         while len(taken) < least or (len(taken) < most and time.perf_counter() < end):
             taken.append(tuple(clock(run) for run in runs))
         return taken
@@ -230,7 +230,7 @@ class Experiment:
     record: Callable[[Lab, int, Sequence[Path], Recorder], object] | None = None
     """Records a case, by its number, in several processes: each to one of the files."""
     rounds: int = ROUNDS
-    """The number of rounds: one where one answers; fewer than `ROUNDS` where a round takes seconds."""
+    """The number of rounds: one if a single round answers, fewer than `ROUNDS` if a round takes seconds."""
 
     def defaults(self, *, quick: bool = False) -> dict[str, int]:
         """Return the sizes that it runs with by default."""
@@ -301,15 +301,15 @@ def shares_asked_early(trace: Trace, _details: Details) -> Iterator[float]:
             yield 100 * float(np.mean(queued_ns[order][1:] < trace.gpu.end_ns[rows][order][:-1]))
 
 
-WAITS = InTrace("waits", "waits", calls_that_wait)
-OVERLAPPED = InTrace("overlapped", "%", shares_under_kernels)
-AT_ONCE = InTrace("copies at once", "%", shares_at_once)
-ASKED_EARLY = InTrace("copies asked for early", "%", shares_asked_early)
+WAITED = InTrace("waits", "waits", calls_that_wait)
+COPIES_HIDDEN = InTrace("overlapped", "%", shares_under_kernels)
+COPIES_AT_ONCE = InTrace("copies at once", "%", shares_at_once)
+QUEUED_EARLY = InTrace("copies asked for early", "%", shares_asked_early)
 
 
 HOST_BARS = {COPY: "copy", ASYNC_COPY: "copy", STREAM: "wait", DEVICE: "wait", EVENT: "wait"}
 """The name of a call's bar, by what it may wait for; that of a launch is `launch`, other calls have none."""
-MOST_BARS, BAR_DIGITS = 150, 4
+MAX_BARS, BAR_DIGITS = 150, 4
 """The beginning of a step with thousands of copies shows how they follow; no picture shows less than 0.1 µs."""
 
 
@@ -328,9 +328,9 @@ def picture(case: Figure, trace: Trace, details: Details) -> Picture:
         for row, name, *times in _drawn(trace, details, step)
     )
     bars = sorted(drawn, key=lambda bar: bar.start_ms)
-    if len(bars) <= MOST_BARS:
+    if len(bars) <= MAX_BARS:
         return Picture(case.name, tuple(bars), why)
-    cut_ms = bars[MOST_BARS].start_ms
+    cut_ms = bars[MAX_BARS].start_ms
     first = (structs.replace(bar, end_ms=min(bar.end_ms, cut_ms)) for bar in bars if bar.start_ms < cut_ms)
     return Picture(case.name, tuple(first), why, ms(end_ns - begin_ns))
 

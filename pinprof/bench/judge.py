@@ -13,7 +13,7 @@ from typing import Annotated, Concatenate, Literal, NamedTuple, ParamSpec, TypeA
 
 from msgspec import Struct
 
-from pinprof.bench.results import LEAST, Bench, Figure, Measured, against, shown, spread
+from pinprof.bench.results import AT_SMALLEST, Bench, Figure, Measured, against, shown, spread
 from pinprof.document import Words, doc
 from pinprof.units import size
 
@@ -26,8 +26,8 @@ SAME_SHARE = 0.03
 MATTERS_SHARE = 0.1
 """A difference of this share matters: figures are the same only if one so large can be excluded."""
 MOST_PERCENT, BARELY_PERCENT = 50.0, 10.0
-"""Percent of something: from the first value on it is most of it, up to the second hardly any."""
-COUNTED = {"wrong", "yes", "waits", "calls"}
+"""In percent: from the first value on a part is most of the whole, up to the second hardly any."""
+EXACT_UNITS = {"wrong", "yes", "waits", "calls"}
 """Units of counts and answers: nothing of them is uncertain."""
 WAYS = ("HtoD", "DtoH")
 PINNED_RATE = {way: Figure("E13", f"{way} pinned", "GB/s") for way in WAYS}
@@ -66,7 +66,7 @@ class Readings:
     """The figures of a bench for one claim; it keeps those that are asked for, to show them with the verdict."""
 
     bench: Bench
-    asked: list[Measured] = field(default_factory=list)
+    cited: list[Measured] = field(default_factory=list)
 
     def __call__(self, quantity: FigureOrRatio) -> Measured:
         """Return what was measured. Raises MissingError."""
@@ -78,15 +78,15 @@ class Readings:
             return Measured(name, "times", first.median / second.median, *_quotient(first, second), runs)
         wanted = quantity.size
         if isinstance(wanted, str):
-            wanted = self.by_size(quantity)[0 if wanted == LEAST else -1].size
+            wanted = self.by_size(quantity)[0 if wanted == AT_SMALLEST else -1].size
         if (measured := self.bench.figure(quantity, wanted)) is None:
             raise MissingError(f"not measured: {quantity.name}")
-        self.keep(measured)
+        self.cite(measured)
         return measured
 
-    def keep(self, *figures: Measured) -> None:
+    def cite(self, *figures: Measured) -> None:
         """Show these figures with the verdict."""
-        self.asked.extend(measured for measured in figures if measured not in self.asked)
+        self.cited.extend(measured for measured in figures if measured not in self.cited)
 
     def by_size(self, figure: Figure) -> Sequence[Measured]:
         """Return what was measured at each size, the smallest first. Raises MissingError."""
@@ -146,7 +146,7 @@ class Claim:
 
     text: str
     sources: str
-    """Which texts say it and where: "tutorial: opening; article: pinned memory", with the names of `SOURCES`."""
+    """Which of `TEXTS_WITH_CLAIMS` say it and where: "tutorial: opening; article: pinned memory"."""
     holds: Predicate
     differs: str = ""
     """Why the outcome may differ from that of the text."""
@@ -181,7 +181,7 @@ def told(measured: Measured) -> str:
 
 def bounds(measured: Measured, share: float = SPREAD_SHARE) -> tuple[float, float]:
     """Return between which values a median may lie: within half of its spread, by factors if that is above zero."""
-    middle, share = measured.median, 1.0 if measured.unit in COUNTED else share
+    middle, share = measured.median, 1.0 if measured.unit in EXACT_UNITS else share
     if measured.low > 0:
         return middle * (measured.low / middle) ** share, middle * (measured.high / middle) ** share
     return middle - share * (middle - measured.low), middle + share * (measured.high - middle)
@@ -302,7 +302,7 @@ def less_in_most(read: Readings, *pairs: tuple[Figure, Figure], least_bytes: int
     for first, second in pairs:
         sized = read.pairs(first, second, least_bytes)
         found = [order(*pair) for pair in sized]
-        read.keep(*sized[-1])
+        read.cite(*sized[-1])
         at = (
             f" at {size(last)}; less at {found.count('less')} of {len(found)} sizes"
             if (last := sized[-1][0].size)
@@ -337,7 +337,7 @@ def each_of(read: Readings, *parts: Predicate) -> ClaimJudgement:
 
 @predicate
 def any_of(read: Readings, *parts: Predicate, otherwise: ClaimOutcome = "refuted") -> ClaimJudgement:
-    """Say that some of these hold; `otherwise` if none does: what "can be" may be so where nobody looked."""
+    """Say that some of these hold; `otherwise` if none does: what "can be" may hold in a case that was not tried."""
     outcomes, why = _judged_each(parts, read)
     none = otherwise if outcomes == {"refuted"} else "unknown" if "unknown" in outcomes else "depends"
     return decided(why, confirmed="confirmed" in outcomes, refuted=False, otherwise=none)

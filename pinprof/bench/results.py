@@ -15,8 +15,8 @@ from pinprof.errors import PinprofError
 from pinprof.pci_express import Link, pcie
 from pinprof.units import NS_PER_MS, between, duration, rate
 
-NAME = "bench.json"
-BENCH_FILES = (Path(__file__).parent / NAME, Path(__file__).parents[2] / "traces" / NAME)
+BENCH_NAME = "bench.json"
+BENCH_FILES = (Path(__file__).parent / BENCH_NAME, Path(__file__).parents[2] / "traces" / BENCH_NAME)
 """The places of the bench of an H100 that comes with pinprof: in an installed package, and in a checkout."""
 
 
@@ -48,7 +48,7 @@ class Measured(Struct, frozen=True):
     ] = None
 
 
-LEAST, MOST = "least", "most"
+AT_SMALLEST, AT_LARGEST = "least", "most"
 """The smallest and the largest of the sizes at which a figure was measured."""
 
 
@@ -61,7 +61,7 @@ class Figure:
     name: str
     unit: str = "ms"
     size: int | str | None = None
-    """At which size a claim asks for it: LEAST, MOST or a number; None where it has no size."""
+    """At which size a claim asks for it: AT_SMALLEST, AT_LARGEST or a number; None where it has no size."""
 
     def at(self, size: int | str) -> "Figure":
         """Return the figure at one of its sizes."""
@@ -85,7 +85,7 @@ def figures(number: str, unit: str, names: str) -> tuple[Figure, ...]:
     return tuple(Figure(number, name, unit) for name in names.split("; "))
 
 
-REACH = {2: (3.1, 0.45), 3: (2.45, 0.71), 4: (2.2, 0.81), 5: (3.4, 0.67), 6: (2.9, 0.78), 7: (2.6, 0.84)}
+REACH_BY_ROUNDS = {2: (3.1, 0.45), 3: (2.45, 0.71), 4: (2.2, 0.81), 5: (3.4, 0.67), 6: (2.9, 0.78), 7: (2.6, 0.84)}
 """By number of rounds: how many deviations off another bench's median lies, and what a figure's own rounds say.
 
 It lies within in nine of ten simulated pairs of benches (with two rounds in 86 %): rounds differ as on an H100 (by 4 %
@@ -95,7 +95,7 @@ USUAL_DEVIATION = 0.1
 """The standard deviation of the logarithms of a figure's rounds on an H100, in the middle of all figures."""
 ROUNDS_WITHOUT_EXTREMES = 5
 """From this number of rounds on the lowest and the highest are left out: a disturbed one does not widen the spread."""
-DIGITS = 7
+DIGITS_STORED = 7
 """Significant digits of stored values: no clock gives more."""
 
 
@@ -109,11 +109,11 @@ def of_rounds(rounds: Sequence[Measured]) -> Measured:
     middle, low, high = median(medians), lows[0], highs[-1]
     if rounds[0].unit in {"ms", "GB/s"} and len(rounds) > 1:
         kept = slice(1, -1) if len(rounds) >= ROUNDS_WITHOUT_EXTREMES else slice(None)
-        reach, weight = REACH[min(len(rounds), max(REACH))]
+        reach, weight = REACH_BY_ROUNDS[min(len(rounds), max(REACH_BY_ROUNDS))]
         own = stdev(map(log, medians[kept])) if medians[0] > 0 else 0.0
         factor = exp(reach * own**weight * USUAL_DEVIATION ** (1 - weight))  # of rounds that agree: 1
         low, high = min(lows[kept][0], middle / factor), max(highs[kept][-1], middle * factor)
-    middle, low, high = (float(f"{value:.{DIGITS}g}") for value in (middle, low, high))
+    middle, low, high = (float(f"{value:.{DIGITS_STORED}g}") for value in (middle, low, high))
     return structs.replace(rounds[0], median=middle, low=low, high=high, runs=sum(each.runs for each in rounds))
 
 
@@ -164,7 +164,7 @@ class Machine(Struct, frozen=True):
 
     @property
     def link(self) -> Link | None:
-        """The link that the driver reports; None if it does not, or reports one that is not known."""
+        """The link that the driver reports; None if it reports none, or an unknown one."""
         return pcie(self.pcie_generation, self.pcie_width)
 
 
@@ -181,10 +181,10 @@ class Bench(Struct, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.
         """Return the result of an experiment, None if it did not run."""
         return next((result for result in self.results if result.number == number), None)
 
-    def figure(self, asked: Figure, size: int | None = None) -> Measured | None:
+    def figure(self, figure: Figure, size: int | None = None) -> Measured | None:
         """Return what was measured of a figure, None if it was not."""
-        result = self.result(asked.number)
-        return result.figure(asked.name, size) if result else None
+        result = self.result(figure.number)
+        return result.figure(figure.name, size) if result else None
 
 
 def times(more: float, less: float) -> str:

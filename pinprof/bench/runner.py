@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 import torch
 
 from pinprof.bench import EXPERIMENTS
-from pinprof.bench.bandwidth import RATES
+from pinprof.bench.catalogue.bandwidth import RATES
 from pinprof.bench.experiment import ROUNDS, CaseRun, Experiment, Lab, free_pinned, picture
 from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_rounds
 from pinprof.capture.options import RecordingOptions
@@ -27,7 +27,7 @@ from pinprof.capture.window.recording import profile
 from pinprof.details import details_of
 from pinprof.errors import PinprofError
 from pinprof.gpu import link_and_driver, name_of_cpu
-from pinprof.processes import OWN, available_cores
+from pinprof.processes import OWN_PROCESS_NAME, available_cores
 from pinprof.trace import read_trace
 from pinprof.version import VERSION
 
@@ -214,7 +214,7 @@ class OtherProcess:
         if self._running is None:
             context = multiprocessing.get_context("spawn")
             connection, of_child = context.Pipe()
-            process = context.Process(target=_answer_calls, args=(of_child,), name=OWN)
+            process = context.Process(target=_answer_calls, args=(of_child,), name=OWN_PROCESS_NAME)
             process.start()
             of_child.close()
             self._running = process, connection

@@ -8,13 +8,13 @@ from typing import Any
 
 from pinprof.callbacks.training import TrainingRecording
 
-PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+LIGHTNING_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 """The two packages of Lightning; the trainers of each take the callbacks of either."""
 
 
 def _callback_class() -> Any:
     """Return Lightning's Callback, from the package that the program already uses, if any."""
-    installed = [package for package in PACKAGES if find_spec(package.partition(".")[0])]
+    installed = [package for package in LIGHTNING_PACKAGES if find_spec(package.partition(".")[0])]
     if not installed:
         raise ImportError("PyTorch Lightning is not installed: pip install lightning, or pytorch-lightning")
     used = next((package for package in installed if package in sys.modules), installed[0])

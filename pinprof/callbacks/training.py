@@ -17,7 +17,7 @@ from pinprof.report.trace.verdict import headline
 from pinprof.standard_streams import is_terminal
 from pinprof.units import counted
 
-RANKS_STOP_APART = (
+STOP_WITH_RANKS = (
     "stop=True is for one process: the ranks of a job would stop at different steps and wait for each other forever; "
     "leave it out, and limit the training itself"
 )
@@ -47,7 +47,7 @@ class TrainingRecording:
         if self._recording is not None:
             return
         if ranks > 1 and self._stop:
-            raise CaptureError(RANKS_STOP_APART)
+            raise CaptureError(STOP_WITH_RANKS)
         if self._stop and self._options.get("every"):
             raise CaptureError(
                 "stop=True ends the training at the recording, every=N looks again after it: leave one out"

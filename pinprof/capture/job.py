@@ -75,7 +75,7 @@ def leave_job() -> None:
             distributed.destroy_process_group()
 
 
-NOT_HERE = "-"
+NO_MEETING_HERE = "-"
 """Stands in the store for the decision that the meeting is not at this step boundary."""
 
 
@@ -102,8 +102,8 @@ class Rendezvous:
         self._ask(step)
         have_all_asked = self.missing() <= 0  # before `_latest`, because the last rank may ask in between
         is_here = have_all_asked and step > self._latest(step)
-        decided = self._store.compare_set(f"{self._name}/at/{step}", "", text if is_here else NOT_HERE).decode()
-        return None if decided == NOT_HERE else decided
+        decided = self._store.compare_set(f"{self._name}/at/{step}", "", text if is_here else NO_MEETING_HERE).decode()
+        return None if decided == NO_MEETING_HERE else decided
 
     def missing(self) -> int:
         """Return how many ranks have not asked; negative once a rank has insisted."""
@@ -135,18 +135,18 @@ class Rendezvous:
 STORE_ERRORS = RuntimeError, ValueError
 """The errors of a store of torch.distributed that does not answer."""
 
-CONNECT_S = 10.0
+STORE_CONNECT_S = 10.0
 """How long to try to connect to the store."""
 
-LOOK_S = 0.05
+TRACE_POLL_S = 0.05
 """How often to look whether the other ranks have written their traces."""
 
 NO_STORE = "the ranks share no store of torch.distributed, so only their step counts align them"
 
-MAX_WAIT_STEPS = 100
+MAX_STEPS_FOR_RANKS = 100
 """How many steps to wait for the other ranks at most: as many as a warm-up takes."""
 
-BEGIN, END = "begin", "end"
+BEGIN_MEETING, END_MEETING = "begin", "end"
 """The meetings of the ranks: where their windows begin, and where they stop."""
 
 Connect = Callable[[], "Store | None"]
@@ -192,7 +192,7 @@ class Agreement:
         steps_made: Callable[[], int],
         text: str,
         fewest_steps: int,
-        max_steps: int = MAX_WAIT_STEPS,
+        max_steps: int = MAX_STEPS_FOR_RANKS,
         max_seconds: float = WARM_UP_S,
     ) -> Generator[Progress, None, str]:
         """Wait at every step boundary until all ranks begin; return the text of the rank that decided.
@@ -201,23 +201,23 @@ class Agreement:
         and the `fewest_steps`.
         """
         steps, start = 0, HOST_TIME.monotonic()
-        while (decided := self._reached(BEGIN, steps_made(), text)) is None:
+        while (decided := self._reached(BEGIN_MEETING, steps_made(), text)) is None:
             is_late = steps >= fewest_steps and HOST_TIME.monotonic() - start >= max_seconds
             if is_late or steps >= max_steps:
-                self._ask(BEGIN, Rendezvous.insist, alone=None)
+                self._ask(BEGIN_MEETING, Rendezvous.insist, alone=None)
             steps += 1
             yield Progress("ranks", steps, max_steps)
-        if self._ask(BEGIN, Rendezvous.missing, alone=0) < 0:
+        if self._ask(BEGIN_MEETING, Rendezvous.missing, alone=0) < 0:
             self.why_apart = "not all ranks were ready for the windows in time"
         return decided
 
     def ends(self, step: int) -> bool:
         """Return whether all ranks stop after this step of the program."""
-        return self._reached(END, step, "stop") is not None
+        return self._reached(END_MEETING, step, "stop") is not None
 
     def leave(self, path: Path | None) -> None:
         """Tell the other ranks where this one has written its trace, if any, and let them go on without it."""
-        for name in (BEGIN, END):
+        for name in (BEGIN_MEETING, END_MEETING):
             self._ask(name, Rendezvous.leave, alone=None)
         written = WrittenTrace(platform.node(), str(path or ""), path.stat().st_size if path else 0)
         with suppress(*STORE_ERRORS):
@@ -236,7 +236,7 @@ class Agreement:
                 if len(written) == self.ranks or HOST_TIME.monotonic() >= end:
                     break
                 show(f"waiting for the traces of all ranks ({len(written)} of {self.ranks} written)")
-                HOST_TIME.sleep(LOOK_S)
+                HOST_TIME.sleep(TRACE_POLL_S)
         return written
 
     @cached_property
@@ -249,7 +249,11 @@ class Agreement:
     @cached_property
     def _meetings(self) -> dict[str, Rendezvous]:
         store = self._store
-        return {name: Rendezvous(store, name, self.ranks) for name in (BEGIN, END)} if store is not None else {}
+        return (
+            {name: Rendezvous(store, name, self.ranks) for name in (BEGIN_MEETING, END_MEETING)}
+            if store is not None
+            else {}
+        )
 
     def _reached(self, name: str, step: int, text: str) -> str | None:
         """Return the decision after this step, if any; a rank without contact decides alone."""
@@ -292,7 +296,7 @@ def store_of_job(environment: Mapping[str, str]) -> "Store | None":
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         with suppress(*STORE_ERRORS, KeyError):
             host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-            store = distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=CONNECT_S))
+            store = distributed.TCPStore(host, port, is_master=False, timeout=timedelta(seconds=STORE_CONNECT_S))
             restarts = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
             return cast("Store", distributed.PrefixStore(f"pinprof/{restarts}", store))
     return store_of_group()

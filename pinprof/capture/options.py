@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from math import ceil
-from typing import Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -11,7 +11,7 @@ from pinprof.units import counted
 
 NS_PER_S = 1_000_000_000
 
-FEWEST_STEPS = 3
+MIN_TIMED_STEPS = 3
 """The mean of fewer steps says nothing about their spread."""
 
 WARM_UP_STEPS = 2
@@ -35,7 +35,7 @@ Advise: TypeAlias = Callable[[int], str]
 
 def in_code(steps: int) -> str:
     """Return the options of `profile()` with which a program of this number of steps gives a trace, if any."""
-    recorded = min(steps - 1 - WARM_UP_STEPS, FEWEST_STEPS)
+    recorded = min(steps - 1 - WARM_UP_STEPS, MIN_TIMED_STEPS)
     return f"warmup=1, max_warmup=1, plain_steps=0, steps={recorded}" if recorded > 0 else ""
 
 
@@ -45,13 +45,21 @@ TIMED_PER_RECORDED = 4
 
 def recordable_of(steps: int) -> int:
     """Return how many steps `pinprof run` can record after one of warm-up, in a program of so few steps; 0 for none."""
-    return max(min((steps - 1 - WARM_UP_STEPS) // (TIMED_PER_RECORDED + 1), FEWEST_STEPS), 0)
+    return max(min((steps - 1 - WARM_UP_STEPS) // (TIMED_PER_RECORDED + 1), MIN_TIMED_STEPS), 0)
 
 
 def on_command_line(steps: int) -> str:
     """Return the options of `pinprof run` with which a program of this number of steps gives a trace, if any."""
     recorded = recordable_of(steps)
     return f"--warmup 1 --steps {recorded}" if recorded else ""
+
+
+def offered(text: str, name: str = "", *, metavar: str | None = None, least: int = 1) -> msgspec.Meta:
+    """Offer a field as an option of `pinprof run` with this help; `name` if not its own, a number of at least `least`.
+
+    An option with a `metavar` leaves the field as it is if the user does not give it.
+    """
+    return msgspec.Meta(description=text, extra={"name": name, "metavar": metavar, "least": least})
 
 
 class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,10 +69,15 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     goes on until the mean of the regular steps is certain by the share `plain_precision` (95 % confidence).
     """
 
-    steps: int = 5
-    """Steps of the trace."""
-    warmup: int = 10
-    """Steps to skip, or more until their time is steady."""
+    steps: Annotated[int, offered("Steps to record.")] = 5
+    warmup: Annotated[
+        int,
+        offered(
+            "Skip this many steps; by default 10 or more, until their time is steady. With fewer than 10, for a script "
+            f"of few steps, only {TIMED_PER_RECORDED} steps per recorded one are timed.",
+            metavar="N",
+        ),
+    ] = 10
     max_warmup: int = 100
     """Steps to skip at most."""
     plain_steps: int = 20
@@ -78,10 +91,17 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     watch_steps: int = 200
     """Steps to watch for waits without a profiler, for 10 s at most; 200 steps show a wait every 100 steps twice."""
     with_stack: bool = False
-    record_shapes: bool = False
-    profile_memory: bool = False
-    every: int = 0
-    """After the windows, record `steps` steps again after every N steps, until the program ends; 0: do not."""
+    record_shapes: Annotated[bool, offered("Record the shapes of the ops' inputs.")] = False
+    profile_memory: Annotated[bool, offered("Record allocations.", "memory")] = False
+    every: Annotated[
+        int,
+        offered(
+            "Let the script go on, record some steps again after every N steps, and say in a line how long one takes "
+            "and why. That takes at most 0.5 % of the time: after a recording that took long, the next comes later.",
+            metavar="N",
+            least=0,
+        ),
+    ] = 0
     force: bool = False
     """Whether to overwrite an existing file."""
     replaces_own: bool = False
@@ -107,24 +127,27 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     def is_plain_over(self, steps: int, seconds: float) -> bool:
         """Return whether a plain window of this length is long enough, or too long to go on."""
         enough = steps >= self.plain_steps and seconds >= self.plain_seconds
-        return enough or (steps >= FEWEST_STEPS and seconds >= self.plain_max_seconds)
+        return enough or (steps >= MIN_TIMED_STEPS and seconds >= self.plain_max_seconds)
 
     def plain_steps_of(self, step_ns: float) -> int:
         """Return after how many steps of this length the plain window is over."""
         enough = max(self.plain_steps, ceil(self.plain_seconds * NS_PER_S / max(step_ns, 1.0)))
-        return min(enough, max(FEWEST_STEPS, ceil(self.plain_max_seconds * NS_PER_S / max(step_ns, 1.0))))
+        return min(enough, max(MIN_TIMED_STEPS, ceil(self.plain_max_seconds * NS_PER_S / max(step_ns, 1.0))))
 
     @classmethod
-    def of_command(cls, steps: int, warmup: int | None, **others: Any) -> "RecordingOptions":
-        """Return the options for `pinprof run`: a fixed `warmup` is taken as it is, a short one for few steps at all.
+    def of_command(cls, **given: Any) -> "RecordingOptions":
+        """Return the options for `pinprof run`; one that is None was not given. A fixed `warmup` is taken as it is.
 
-        Then only a few steps are timed without a profiler, however short and unsteady they are.
+        With a shorter one than usual, only a few steps are timed without a profiler, even short and unsteady ones.
         """
-        windows: dict[str, Any] = {} if warmup is None else {"warmup": warmup, "max_warmup": warmup}
-        if warmup is not None and warmup < cls().warmup:
-            timed = min(TIMED_PER_RECORDED * steps, cls().plain_steps)
+        options = cls(**{name: value for name, value in given.items() if value is not None})
+        if given.get("warmup") is None:
+            return options
+        windows: dict[str, Any] = {"max_warmup": options.warmup}
+        if options.warmup < cls().warmup:
+            timed = min(TIMED_PER_RECORDED * options.steps, options.plain_steps)
             windows |= {"plain_steps": timed, "plain_seconds": 0.0, "plain_precision": 1.0}
-        return cls(steps=steps, **windows, **others)
+        return msgspec.structs.replace(options, **windows)
 
     def why_nothing_recorded(self, steps_seen: int, window: str, advise: Advise) -> str:
         """Return why a program recorded no step that ended in this window, with the options that help."""

@@ -18,11 +18,11 @@ from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.outputs import unfinished
 from pinprof.processes import exit_status, temporary_folder
 from pinprof.program.user_program import HOME
-from pinprof.trace.run_log import RUN_KEY, run_of_metadata
+from pinprof.trace.metadata.run_log import RUN_KEY, run_of_metadata
 
-TASK, OUTCOME = "task", "outcome"
+TASK_FILE, OUTCOME_FILE = "task", "outcome"
 """The files, next to the output of a worker, with its task and with how its program ended."""
-WORKER = (
+WORKER_PROGRAM = (
     "import sys; sys.path[0] = {home!r}; import pinprof; sys.path[0] = ''; "
     "{home!r} in sys.path or sys.path.append({home!r}); from pinprof.cli import main; main()"
 )
@@ -43,13 +43,13 @@ class WorkerTask(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def outcome(self) -> Path:
         """The file for how the program ended."""
-        return Path(self.output).with_name(OUTCOME)
+        return Path(self.output).with_name(OUTCOME_FILE)
 
     def command(self) -> list[str]:
         """Write the task into a file next to the output, and return the command of its worker."""
-        file = Path(self.output).with_name(TASK)
+        file = Path(self.output).with_name(TASK_FILE)
         file.write_bytes(msgspec.json.encode(self))
-        return [sys.executable, "-c", WORKER.format(home=HOME), "worker", str(file)]
+        return [sys.executable, "-c", WORKER_PROGRAM.format(home=HOME), "worker", str(file)]
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,16 @@ from pinprof.capture.children.waiting import StuckScript, end_children
 from pinprof.capture.job import Agreement, Rank, leave_job
 from pinprof.capture.options import RecordingOptions, on_command_line, recordable_of
 from pinprof.capture.steps.marks import Marks
-from pinprof.capture.steps.sources import BACKWARD, LOADER, OPTIMIZER
+from pinprof.capture.steps.sources import BACKWARD_CALLS, BATCH_DRAWS, OPTIMIZER_STEPS
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.steps.watchdog import Watchdog
 from pinprof.capture.window.lean import OnLook
 from pinprof.capture.window.recording import OnWindow, Recording, profile
 from pinprof.errors import CaptureError, TooFewSteps
 from pinprof.outputs import shortest
+from pinprof.program.ending import Ending, ending_of
 from pinprof.program.hooks import faults
-from pinprof.program.user_program import INTERRUPTED, Ending, UserProgram, ending_of, exit_as_fork, join_threads
+from pinprof.program.user_program import INTERRUPTED, UserProgram, exit_as_fork, join_threads
 from pinprof.units import counted
 
 MARK_STEPS = (
@@ -35,13 +36,13 @@ MARK_STEPS = (
 
 FAULTY = "Nothing was recorded, because pinprof itself failed"
 
-STOPPED_THREADS_END_WITHIN_S = 5.0
+THREADS_END_WITHIN_S = 5.0
 """How long to wait for threads that make steps, after the program was stopped: each ends at its next one."""
 
-WAIT_S = 300.0
-"""How long to wait for processes that still record when the script has ended: as long as for the ranks of a job."""
+CHILDREN_WAIT_S = 300.0
+"""How long to wait for processes that still record when the script has ended; ranks of a job get the same time."""
 
-WAIT_AFTER_FAILURE_S = 10.0
+CHILDREN_WAIT_AFTER_FAILURE_S = 10.0
 """The same if the script has failed or was stopped."""
 
 
@@ -83,7 +84,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     """Run `script` like `python script args` or `python -m script args`, and record it; return how it ended.
 
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`,
-    `backward`, `module` (a call of the outermost one), or the name of a function, as the script defines it or as
+    `backward`, `module` (a call of the outermost one), or a function: its name in the script, or
     `module:name`. After half a minute of work in which nothing marks a step, it records a stretch of time. `on_look` is
     called with the trace of each look (`every` of the options), and the number of the last step.
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
@@ -94,7 +95,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     Raises CaptureError if the script or function does not exist, and TooFewSteps if a script ended without failure
     before a step was recorded.
     """
-    program = UserProgram.found(script, args, module=module)
+    program = UserProgram.at(script, args, module=module)
     if options.warmup < 1:
         raise CaptureError(
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
@@ -134,7 +135,7 @@ class _Recorder:
             may_join=alone,
             is_training=lambda: self.marks.trains,
             is_needed=lambda: bool(notes.running),
-            kind=lambda: self.marks.kind,
+            kind=lambda: self.marks.finder.kind,
             awaits_better_s=lambda: self.marks.awaits_optimizer_s,
         )
         self.marks = Marks(
@@ -147,14 +148,12 @@ class _Recorder:
         may_stop = alone and not config.keep_going  # other ranks may wait for this one
         self.watchdog = Watchdog(
             self.marks,
-            recording,
-            stop=self.stepper.stop,
+            self.stepper,
             may_stop=may_stop,
-            may_end=self.stepper.may_end,
             body=ending_of.__code__,
             waits_for_others=lambda: bool(notes.running) or notes.have_trained,
         )
-        recording.join(agreement, lambda: self.marks.marks_passed)
+        recording.join(agreement, lambda: self.marks.finder.marks_passed)
 
     @contextmanager
     def following(self) -> Iterator[Callable[[Ending], None]]:
@@ -165,9 +164,11 @@ class _Recorder:
             if stuck.interrupted:
                 notes.remark("The script waited for children that pinprof had stopped, so pinprof stopped it, too")
             if ending.stopped:
-                notes.wait(WAIT_AFTER_FAILURE_S, first_step_s=0.0)  # for ranks that were stopped at the same step
+                notes.wait(
+                    CHILDREN_WAIT_AFTER_FAILURE_S, first_step_s=0.0
+                )  # for ranks that were stopped at the same step
             end_children(stop=ending.stopped or ending.exit_status == INTERRUPTED)
-            notes.wait(WAIT_AFTER_FAILURE_S if ending.exit_status or ending.stopped else WAIT_S)
+            notes.wait(CHILDREN_WAIT_AFTER_FAILURE_S if ending.exit_status or ending.stopped else CHILDREN_WAIT_S)
 
         stuck = StuckScript(lambda: not keep_going and notes.are_stopped, notes.remove)
         try:
@@ -186,7 +187,7 @@ class _Recorder:
                 with self.watchdog.awake():
                     ending = ending_of(program, main, self.marks.change)
                     if getpid() == process and stepper.stop.times:
-                        join_threads(self.marks.threads, STOPPED_THREADS_END_WITHIN_S)
+                        join_threads(self.marks.threads, THREADS_END_WITHIN_S)
                     elif getpid() == process:  # as python does at its exit
                         join_threads()
             if getpid() != process:
@@ -246,12 +247,12 @@ class _Recorder:
                 "the program drew no batch from a DataLoader and made no optimizer step or call of backward, so no "
                 f"step was recorded; {MARK_STEPS}"
             )
-        steps = f"{events[OPTIMIZER]} optimizer steps"
-        if not events[OPTIMIZER] and events[BACKWARD]:
-            steps = counted(events[BACKWARD], "call") + " of backward"
+        steps = f"{events[OPTIMIZER_STEPS]} optimizer steps"
+        if not events[OPTIMIZER_STEPS] and events[BACKWARD_CALLS]:
+            steps = counted(events[BACKWARD_CALLS], "call") + " of backward"
         return (
-            f"the program ended after {steps} and {events[LOADER]} batches, too few to tell what one training step is. "
-            f"Run it longer, or {MARK_STEPS}"
+            f"the program ended after {steps} and {events[BATCH_DRAWS]} batches, too few to tell what one training "
+            f"step is. Run it longer, or {MARK_STEPS}"
         )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from pinprof.analyses.syncs.sites import SiteIdentity
-from pinprof.check.figures import LIMITED, Bounded, TraceFigures
-from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
+from pinprof.check.figures import FIGURE_OF_QUANTITY, Bounded, TraceFigures
+from pinprof.check.limits import QUANTITIES, UNIT_MS, UNIT_SHARE, WHOLE_SHARE, Quantity
 from pinprof.document import read_document
 from pinprof.documents import report as documents
 from pinprof.documents.fields import DeviceJson, Library
@@ -17,10 +17,10 @@ from pinprof.errors import PinprofError
 from pinprof.measurement.figures import OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS
 from pinprof.version import VERSION
 
-HOW = "make one with: pinprof report TRACE --json FILE"
+HOW_TO_MAKE = "make one with: pinprof report TRACE --json FILE"
 UNKNOWN_BEFORE = "the baseline does not know it"
-NO_COPIES = "the baseline has no copies"
-TIMES_THE_KERNELS = 2.0
+NO_COPIES_IN_BASELINE = "the baseline has no copies"
+MAX_RATIO_OF_KERNELS = 2.0
 """Two steps whose numbers of kernels differ by more than this factor are hardly of the same program."""
 
 
@@ -56,7 +56,7 @@ def read_baseline(path: str | Path) -> Baseline:
     try:
         data = read_document(path)
     except OSError as exc:
-        raise PinprofError(f"{path}: this baseline cannot be read ({exc.strerror}); {HOW}") from exc
+        raise PinprofError(f"{path}: this baseline cannot be read ({exc.strerror}); {HOW_TO_MAKE}") from exc
     try:
         head = msgspec.json.decode(data, type=_Head)
         if head.schema == documents.REPORT_SCHEMA:
@@ -64,11 +64,11 @@ def read_baseline(path: str | Path) -> Baseline:
             _refuse_impossible(report)
             return report
     except msgspec.ValidationError as exc:
-        raise PinprofError(f"{path}: is not a report of pinprof that a check can use ({exc}); {HOW}") from exc
+        raise PinprofError(f"{path}: is not a report of pinprof that a check can use ({exc}); {HOW_TO_MAKE}") from exc
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise PinprofError(f"{path}: is not JSON ({exc}); {HOW}") from exc
+        raise PinprofError(f"{path}: is not JSON ({exc}); {HOW_TO_MAKE}") from exc
     schema = f"its schema is {head.schema}" if head.schema else "it has no schema"
-    raise PinprofError(f"{path}: is not a baseline: {schema}, not {documents.REPORT_SCHEMA}; {HOW}")
+    raise PinprofError(f"{path}: is not a baseline: {schema}, not {documents.REPORT_SCHEMA}; {HOW_TO_MAKE}")
 
 
 def _refuse_impossible(report: Baseline) -> None:
@@ -76,10 +76,10 @@ def _refuse_impossible(report: Baseline) -> None:
     for number, trace in enumerate(report.traces):
         low, high = trace.steps.range_ms or (0.0, 0.0)
         figures = [
-            ("steps.step_ms", trace.steps.step_ms, MS.most),
+            ("steps.step_ms", trace.steps.step_ms, UNIT_MS.most),
             ("steps.range_ms", low, high),
-            ("steps.range_ms", high, MS.most),
-            ("overlap.fraction", trace.overlap.fraction, ALL),
+            ("steps.range_ms", high, UNIT_MS.most),
+            ("overlap.fraction", trace.overlap.fraction, WHOLE_SHARE),
             *((f"per_step.{row.figure}", _per_step(trace, row.figure), row.unit.most) for row in QUANTITIES.values()),
         ]
         for name, value, most in figures:
@@ -104,7 +104,7 @@ def match_traces(
     lost = next(trace for trace in traces if trace.rank not in by_rank or len(ranks) < len(traces))
     raise PinprofError(
         f"{lost.path}: the baseline has {len(baseline)} traces for {len(measured)}, and none of rank "
-        f"{'unknown' if lost.rank is None else lost.rank}; {HOW.replace('TRACE', 'TRACE...')}"
+        f"{'unknown' if lost.rank is None else lost.rank}; {HOW_TO_MAKE.replace('TRACE', 'TRACE...')}"
     )
 
 
@@ -134,18 +134,22 @@ def _unlike(now: TraceFigures, before: BaselineTrace) -> Iterator[str]:
     if now.kernels is None or not before.steps.count:
         return
     kernels = before.events.kernel / before.steps.count
-    if max(kernels, now.kernels) > TIMES_THE_KERNELS * min(kernels, now.kernels):
+    if max(kernels, now.kernels) > MAX_RATIO_OF_KERNELS * min(kernels, now.kernels):
         yield f"whose steps have {kernels:,.0f} kernels, not {now.kernels:,.0f}: is it the same program?"
 
 
 def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bounded:
     """Return the baseline's figure of a quantity; `now` is the current figure."""
-    figure = LIMITED[quantity.key]
+    figure = FIGURE_OF_QUANTITY[quantity.key]
     if figure is STEP_MS:
         return _step_bounds(before.steps)
     if figure is OVERLAP_FRACTION:
         share = before.overlap.fraction
-        return Bounded(0.0, ALL, SHARE.noise, NO_COPIES) if share is None else Bounded(share, share, SHARE.noise)
+        return (
+            Bounded(0.0, WHOLE_SHARE, UNIT_SHARE.noise, NO_COPIES_IN_BASELINE)
+            if share is None
+            else Bounded(share, share, UNIT_SHARE.noise)
+        )
     value = _per_step(before, figure.name) if before.gpu else None
     if value is None:
         return Bounded(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
@@ -155,9 +159,9 @@ def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bo
 
 def _step_bounds(steps: documents.StepsJson) -> Bounded:
     if steps.step_ms is not None and steps.step_source != "estimated":
-        return Bounded(steps.step_ms, steps.step_ms, MS.noise)
+        return Bounded(steps.step_ms, steps.step_ms, UNIT_MS.noise)
     low, high = steps.range_ms or (0.0, math.inf)
-    return Bounded(low, high, MS.noise, UNKNOWN_BEFORE)
+    return Bounded(low, high, UNIT_MS.noise, UNKNOWN_BEFORE)
 
 
 def _per_step(before: BaselineTrace, figure: str) -> float | None:
@@ -166,11 +170,8 @@ def _per_step(before: BaselineTrace, figure: str) -> float | None:
 
 
 def has_wait(before: BaselineTrace, wait: SiteIdentity) -> bool:
-    """Return whether the trace had a hidden wait; older reports without libraries match any library."""
-    hidden = {_identity(site) for site in before.syncs.sites if site.verdict == "hidden"}
-    if all(site.library is not msgspec.UNSET for site in before.syncs.sites):
-        return wait in hidden
-    return wait[:4] in {identity[:4] for identity in hidden}
+    """Return whether the trace had a hidden wait."""
+    return wait in {_identity(site) for site in before.syncs.sites if site.verdict == "hidden"}
 
 
 def _identity(site: SiteJson) -> SiteIdentity:

@@ -6,25 +6,27 @@ from dataclasses import dataclass, replace
 
 from pinprof.analyses.syncs.sites import Site, SiteIdentity
 from pinprof.analysis import Analysis
-from pinprof.check.limits import ALL, MS, QUANTITIES, SHARE, Quantity
+from pinprof.check.limits import QUANTITIES, UNIT_MS, UNIT_SHARE, WHOLE_SHARE, Quantity
 from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
 from pinprof.details import Details
 from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, TraceFigure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, Withheld, given
-from pinprof.rules.rule import NEGLIGIBLE, Finding
+from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding
 from pinprof.rules.sums import Copies
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
 from pinprof.units import counted, duration
 
-NO_STEPS = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
-WHOLE = "no step was found, so the whole trace counts as one"
-NO_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
-NO_WORK = "no complete step of the trace has GPU work; record with ProfilerActivity.CPU and ProfilerActivity.CUDA"
+NO_COMPLETE_STEP = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
+WHOLE_TRACE_IS_STEP = "no step was found, so the whole trace counts as one"
+NO_RUNTIME_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
+NO_WORK_IN_STEPS = (
+    "no complete step of the trace has GPU work; record with ProfilerActivity.CPU and ProfilerActivity.CUDA"
+)
 NO_STEP_TIME = "only a recording of pinprof run or pinprof.profile with its plain window has the step without profiler"
 NO_HOST_MEMORY = "the trace does not show which copies are of pageable memory, or how large they are"
 
-LIMITED: Mapping[str, TraceFigure] = {
+FIGURE_OF_QUANTITY: Mapping[str, TraceFigure] = {
     key: next(figure for figure in FIGURES if figure.name == quantity.figure) for key, quantity in QUANTITIES.items()
 }
 """The figure of each quantity, by its key."""
@@ -101,7 +103,7 @@ def _figure(analysis: Analysis, quantity: Quantity) -> Bounded:
     A step that was measured without the profiler depends on no event. Figures per step get a note if the whole trace
     counts as one step.
     """
-    details, profile, figure = analysis.details, analysis.profile, LIMITED[quantity.key]
+    details, profile, figure = analysis.details, analysis.profile, FIGURE_OF_QUANTITY[quantity.key]
     if figure is STEP_MS:
         bounded = _step(profile, _places(analysis, quantity))
     elif figure is OVERLAP_FRACTION:
@@ -114,7 +116,7 @@ def _figure(analysis: Analysis, quantity: Quantity) -> Bounded:
         bounded = replace(bounded, low=low, high=high, note=lacks, negligible=False)
     if profile.steps.whole == "step" or figure.of_trace or math.isinf(bounded.high):
         return bounded
-    return replace(bounded, note="; ".join(filter(None, (bounded.note, WHOLE))))
+    return replace(bounded, note="; ".join(filter(None, (bounded.note, WHOLE_TRACE_IS_STEP))))
 
 
 def _lacking(details: Details, profile: Profile, quantity: Quantity) -> str:
@@ -125,7 +127,7 @@ def _lacking(details: Details, profile: Profile, quantity: Quantity) -> str:
         remedy = next(entry.remedy for entry in profile.doubts if entry.check == "unusable_events")
         return f"without {counted(unusable, 'unusable event')} that count for it; {remedy}"
     doubt = profile.doubt("waits_apart") if "op" in kinds else None
-    needed = (*LIMITED[quantity.key].withheld_by, *quantity.rests_on)
+    needed = (*FIGURE_OF_QUANTITY[quantity.key].withheld_by, *quantity.rests_on)
     return _unfit(doubt or profile.gravest(*(getattr(profile.withheld, kind) for kind in needed)))
 
 
@@ -148,7 +150,7 @@ def _unrecorded(details: Details, profile: Profile, quantity: Quantity) -> str:
     if not len(details.trace.gpu):
         entry = next(entry for entry in profile.doubts if entry.check == "no_gpu")
         return f"the trace has {entry.what}; {entry.remedy}"
-    return NO_CALLS if quantity.blames == "hidden waits" and not len(details.trace.calls) else ""
+    return NO_RUNTIME_CALLS if quantity.blames == "hidden waits" and not len(details.trace.calls) else ""
 
 
 def _unfit(reason: Doubt | None) -> str:
@@ -161,7 +163,7 @@ def _unfit(reason: Doubt | None) -> str:
 
 def _per_step(analysis: Analysis, quantity: Quantity) -> Bounded:
     """Return a sum per step."""
-    details, profile, figure = analysis.details, analysis.profile, LIMITED[quantity.key]
+    details, profile, figure = analysis.details, analysis.profile, FIGURE_OF_QUANTITY[quantity.key]
     why = _unknown(details, profile, quantity)
     if why:
         return Bounded(0.0, math.inf, quantity.unit.noise, why)
@@ -173,14 +175,14 @@ def _per_step(analysis: Analysis, quantity: Quantity) -> Bounded:
 
 def _unknown(details: Details, profile: Profile, quantity: Quantity) -> str:
     """Return why a sum per step is unknown, and the remedy; empty if it is known."""
-    trace, figure = details.trace, LIMITED[quantity.key].of(profile)
+    trace, figure = details.trace, FIGURE_OF_QUANTITY[quantity.key].of(profile)
     unrecorded = _unrecorded(details, profile, quantity)
     if unrecorded:
         return unrecorded
     if not profile.steps.count:
-        return NO_STEPS
+        return NO_COMPLETE_STEP
     if not trace.steps.holds(trace.links.activity_step).any():
-        return NO_WORK
+        return NO_WORK_IN_STEPS
     return _unfit(figure.reason) if isinstance(figure, Withheld) else ""
 
 
@@ -193,7 +195,7 @@ def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
             return wait_places(details, sorted(hidden, key=lambda site: -site.in_steps.stall_ns))
         case "exposed copies":
             exposed = overlap.counts & (overlap.exposed_ns > 0)
-            if LIMITED[quantity.key].of_trace:
+            if FIGURE_OF_QUANTITY[quantity.key].of_trace:
                 return copy_places(details, exposed, _exposed, None)
             return copy_places(details, exposed & _in_complete_steps(details), _exposed, steps)
         case "pageable copies":
@@ -228,13 +230,13 @@ def _overlap(analysis: Analysis, quantity: Quantity) -> Bounded:
     why = _unrecorded(details, profile, quantity) or _unfit(profile.withheld.copies or profile.withheld.overlap)
     sums = given(profile.overlap)
     if why or sums is None:
-        return Bounded(0.0, ALL, SHARE.noise, why)
+        return Bounded(0.0, WHOLE_SHARE, UNIT_SHARE.noise, why)
     if sums.fraction is None:
-        return Bounded(ALL, ALL, SHARE.noise, "the trace has no copies")
+        return Bounded(WHOLE_SHARE, WHOLE_SHARE, UNIT_SHARE.noise, "the trace has no copies")
     steps = profile.steps
-    noise = max(SHARE.noise, MS.noise * MS.times * steps.divisor / sums.known_ns)
+    noise = max(UNIT_SHARE.noise, UNIT_MS.noise * UNIT_MS.times * steps.divisor / sums.known_ns)
     exposed_ns = (1 - sums.fraction) * sums.known_ns / steps.divisor
-    negligible = exposed_ns < NEGLIGIBLE * (profile.step_ns or 0.0)
+    negligible = exposed_ns < NEGLIGIBLE_SHARE_OF_STEP * (profile.step_ns or 0.0)
     note = f"only {duration(exposed_ns)} {steps.per} are exposed, too little to matter" if negligible else ""
     return Bounded(sums.fraction, sums.fraction, noise, note, _places(analysis, quantity), negligible)
 
@@ -242,13 +244,15 @@ def _overlap(analysis: Analysis, quantity: Quantity) -> Bounded:
 def _step(profile: Profile, places: tuple[CodePlace, ...]) -> Bounded:
     step = profile.estimate
     if step.step_ns is not None and _is_measured(profile):
-        value = step.step_ns / MS.times
-        return Bounded(value, value, MS.noise, places=places)
+        value = step.step_ns / UNIT_MS.times
+        return Bounded(value, value, UNIT_MS.noise, places=places)
     if step.range_ns is None:
         why = _unfit(profile.withheld.estimate or profile.withheld.step)
-        return Bounded(0.0, math.inf, MS.noise, why or (NO_STEP_TIME if profile.steps.count else NO_STEPS), places)
-    low, high = (bound / MS.times for bound in step.range_ns)
-    return Bounded(low, high, MS.noise, NO_STEP_TIME, places)
+        return Bounded(
+            0.0, math.inf, UNIT_MS.noise, why or (NO_STEP_TIME if profile.steps.count else NO_COMPLETE_STEP), places
+        )
+    low, high = (bound / UNIT_MS.times for bound in step.range_ns)
+    return Bounded(low, high, UNIT_MS.noise, NO_STEP_TIME, places)
 
 
 def _is_measured(profile: Profile) -> bool:
@@ -259,5 +263,5 @@ def _wait(details: Details, profile: Profile, site: Site) -> HiddenWait:
     cost = site.in_steps if profile.steps.count else site.total
     idle_ns = 0 if profile.withheld.drain else cost.idle_ns
     return HiddenWait(
-        site.identity, max(cost.stall_ns, idle_ns) / profile.steps.divisor / MS.times, site_place(details, site)
+        site.identity, max(cost.stall_ns, idle_ns) / profile.steps.divisor / UNIT_MS.times, site_place(details, site)
     )

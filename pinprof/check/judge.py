@@ -12,10 +12,10 @@ from typing import Final, Literal, TypeAlias
 
 from pinprof.check.baseline import UNKNOWN_BEFORE, BaselineTrace, figure_before, has_wait, tells_waits
 from pinprof.check.figures import Bounded, TraceFigures
-from pinprof.check.limits import ALL, MS, QUANTITIES, UNKNOWN, Limits, Quantity
+from pinprof.check.limits import QUANTITIES, UNIT_MS, UNKNOWN_NUMBER, WHOLE_SHARE, Limits, Quantity
 from pinprof.check.places import CodePlace, finding_places
 from pinprof.errors import TraceError
-from pinprof.rules.rule import Finding
+from pinprof.rules.rule import Finding, Severity
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.lines import Place
 
@@ -25,7 +25,7 @@ DEFAULT_TOLERANCE = 0.1
 LimitStatus: TypeAlias = Literal["kept", "tolerated", "not compared", "exceeded", "worse", "new", "unknown"]
 """`tolerated`: exceeded, but not worse than the baseline; `not compared`: the baseline does not have the figure;
 `worse`: than the baseline; `unknown`: cannot be judged."""
-BROKEN: Final[frozenset[LimitStatus]] = frozenset({"exceeded", "worse", "new"})
+BROKEN_STATUSES: Final[frozenset[LimitStatus]] = frozenset({"exceeded", "worse", "new"})
 KEPT, NOT_KEPT, NOT_JUDGED = 0, 1, 2
 """The result of a check, as the exit code of the command."""
 
@@ -34,9 +34,9 @@ NEW_WAITS_WHAT = "hidden waits at places that the baseline does not have"
 ONE_NEW_WAIT = "hidden wait at a place that the baseline does not have"
 READABLE, READABLE_WHAT = "readable", "traces that can be read"
 ALL_RANKS, ALL_RANKS_WHAT = "all_ranks", "ranks of the job with a trace"
-MOST_NAMED = 8
+MAX_ABSENT_NAMED = 8
 """The most ranks that a verdict names; further ones are counted."""
-REMEDY = "give the traces of all ranks, or say with --some-ranks that these will do"
+GIVE_ALL_RANKS = "give the traces of all ranks, or say with --some-ranks that these will do"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LimitVerdict:
     @property
     def broken(self) -> bool:
         """Whether the limit is certainly broken."""
-        return self.status in BROKEN
+        return self.status in BROKEN_STATUSES
 
     @property
     def unknown(self) -> bool:
@@ -195,8 +195,8 @@ def _figure_text(quantity: Quantity, figure: Bounded) -> str:
     """Return a figure as text: its value, or its bounds."""
     if figure.value is not None:
         return quantity.unit.show(figure.value)
-    if figure.low == 0 and (figure.high >= ALL if quantity.at_least else math.isinf(figure.high)):
-        return UNKNOWN
+    if figure.low == 0 and (figure.high >= WHOLE_SHARE if quantity.at_least else math.isinf(figure.high)):
+        return UNKNOWN_NUMBER
     if math.isinf(figure.high):
         return f"{quantity.unit.show(figure.low)} or more"
     return f"{quantity.unit.show(figure.low)} to {quantity.unit.show(figure.high)}"
@@ -204,7 +204,7 @@ def _figure_text(quantity: Quantity, figure: Bounded) -> str:
 
 def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
     """Return the verdict on hidden waits that cost time at places that the baseline does not have."""
-    new = [wait for wait in measured.waits if wait.cost_ms > MS.noise and not has_wait(baseline, wait.identity)]
+    new = [wait for wait in measured.waits if wait.cost_ms > UNIT_MS.noise and not has_wait(baseline, wait.identity)]
     places = tuple(wait.place for wait in sorted(new, key=lambda wait: -wait.cost_ms))
     if measured.no_waits and not places:
         status: LimitStatus = "unknown" if tells_waits(baseline) else "not compared"
@@ -262,7 +262,7 @@ def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -
         if present < size:
             which = "no trace" if runs == 1 else f"fewer than {runs} traces"
             listed = _listed((rank for rank in range(size) if counts[rank] < runs), size - present)
-            absent[traces[0].path] = f"{which} of rank {listed} of {size} given; {REMEDY}"
+            absent[traces[0].path] = f"{which} of rank {listed} of {size} given; {GIVE_ALL_RANKS}"
     return absent
 
 
@@ -283,12 +283,12 @@ def _rank(trace: TraceFigures) -> int | None:
 
 
 def _listed(ranks: Iterable[int], count: int) -> str:
-    more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
-    return ", ".join(map(str, islice(ranks, MOST_NAMED))) + more
+    more = f" and {count - MAX_ABSENT_NAMED} more" if count > MAX_ABSENT_NAMED else ""
+    return ", ".join(map(str, islice(ranks, MAX_ABSENT_NAMED))) + more
 
 
-LEVELS = {"high": "warning", "medium": "warning"}
-"""The level of a finding that fails no limit; every other severity is a note."""
+SEVERITIES_OF_WARNINGS: Final = frozenset[Severity](("high", "medium"))
+"""A finding that fails no limit is a note if it has another severity."""
 
 Spot = tuple[str, Place]
 """A subject and its place."""
@@ -306,7 +306,7 @@ class Remark:
 
     @property
     def rule(self) -> str:
-        """The id of the rule, or the name of the limit where no rule explains the place."""
+        """The id of the rule that explains the place, otherwise the name of the limit."""
         return self.place.rule or self.verdicts[0].name
 
     @property
@@ -336,7 +336,7 @@ def remarks(checked: Checked) -> tuple[Remark, ...]:
         if behind and place.file is None and place.function is None:
             errors.append(Remark(place, "error", behind))
         else:
-            others.append(Remark(place, LEVELS.get(finding.severity, "note")))
+            others.append(Remark(place, "warning" if finding.severity in SEVERITIES_OF_WARNINGS else "note"))
     return (*errors, *sorted(others, key=lambda remark: remark.level != "warning"))
 
 

@@ -5,7 +5,7 @@ The command line imports it, not numpy.
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pinprof.measurement.trust.doubt import FigureKind
     from pinprof.trace.tables import EventKind
 
-MOST_DIGITS = 20
+MAX_DIGITS_IN_ERROR = 20
 """The most digits of a number in an error."""
-UNKNOWN = "unknown"
+UNKNOWN_NUMBER = "unknown"
 """Replaces an unknown number."""
 
 
@@ -46,9 +46,9 @@ class Unit:
     """The measured unit times this number is one of these."""
 
 
-ALL = 1.0
+WHOLE_SHARE = 1.0
 """A share of everything."""
-MS = Unit(
+UNIT_MS = Unit(
     "ms",
     "MS",
     lambda value: duration(value * NS_PER_MS),
@@ -56,25 +56,25 @@ MS = Unit(
     noise=0.02,  # 20 µs is the launch latency of a copy on a profiled host
     times=NS_PER_MS,
 )
-COUNT = Unit(
+UNIT_COUNT = Unit(
     "",
     "N",
     how_many,
     most=1e9,  # more than a trace can hold
     noise=0.1,  # a wait in every tenth step or less may fall into one recording and not into another
 )
-BYTES = Unit(
+UNIT_BYTES = Unit(
     "B",
     "N",
     size,
     most=1e15,  # more than the fastest link carries in an hour
     noise=4096.0,  # a page: scalars that are read back or set
 )
-SHARE = Unit(
+UNIT_SHARE = Unit(
     "of 1",
     "SHARE",
     lambda value: f"{100 * value:.1f} %",
-    most=ALL,
+    most=WHOLE_SHARE,
     noise=0.01,  # more if the copies are so short that the noise of times is a larger share of them
 )
 
@@ -94,7 +94,7 @@ class Quantity:
     help: str
     """The help of the option."""
     what: str
-    """The words after a number of it."""
+    """The words that follow a number."""
     blames: Blamed
     made_of: "tuple[EventKind, ...]"
     """The events that it is made of. The op around a wait shows whether the wait is hidden; the launch of a copy shows
@@ -119,7 +119,7 @@ class Quantity:
 
     def phrase(self, number: str) -> str:
         """Return a number, as text, with what it counts."""
-        if number == UNKNOWN:
+        if number == UNKNOWN_NUMBER:
             return f"the {self.noun or self.what} is not known"
         return f"{number} {self.one if number == '1' and self.one else self.what}"
 
@@ -137,7 +137,7 @@ QUANTITIES = {
         Quantity(
             "max_hidden_syncs",
             "hidden_syncs",
-            COUNT,
+            UNIT_COUNT,
             "Waits per step that the code does not ask for.",
             "hidden waits of the host per step",
             "hidden waits",
@@ -149,7 +149,7 @@ QUANTITIES = {
         Quantity(
             "max_stall_ms",
             "hidden_stall_ms",
-            MS,
+            UNIT_MS,
             "Time per step that the host spends in hidden waits.",
             "stall in hidden waits per step",
             "hidden waits",
@@ -159,7 +159,7 @@ QUANTITIES = {
         Quantity(
             "max_exposed_ms",
             "exposed_ms",
-            MS,
+            UNIT_MS,
             "Copy time per step during which no kernel runs.",
             "exposed copy time per step",
             "exposed copies",
@@ -169,7 +169,7 @@ QUANTITIES = {
         Quantity(
             "min_overlap",
             "overlap_fraction",
-            SHARE,
+            UNIT_SHARE,
             "Share of the copy time that kernels overlap, 0 to 1.",
             "of the copy time is overlapped",
             "exposed copies",
@@ -180,7 +180,7 @@ QUANTITIES = {
         Quantity(
             "max_pageable_bytes",
             "pageable_bytes",
-            BYTES,
+            UNIT_BYTES,
             "Bytes per step copied from or to pageable memory.",
             "copied from or to pageable memory per step",
             "pageable copies",
@@ -191,7 +191,7 @@ QUANTITIES = {
         Quantity(
             "max_step_ms",
             "step_ms",
-            MS,
+            UNIT_MS,
             "The step without the profiler; pinprof run measures it.",
             "per step without profiler",
             "findings",
@@ -217,19 +217,17 @@ def _refuse_impossible(quantity: Quantity, limit: float) -> None:
     most = quantity.unit.most
     if 0 <= limit <= most:  # NaN is not
         return
-    if quantity.unit is SHARE and limit > most:
+    if quantity.unit is UNIT_SHARE and limit > most:
         raise PinprofError(f"{quantity.name} = {limit}: the share of overlapped copy time is at most 1 (0.9 is 90 %)")
-    shown = f"{limit:.6g}" if isinstance(limit, float) else str(limit)[:MOST_DIGITS]
+    shown = f"{limit:.6g}" if isinstance(limit, float) else str(limit)[:MAX_DIGITS_IN_ERROR]
     allowed = f"a limit is a number from 0 to {most:.15g}; no trace breaks a larger one"
     raise PinprofError(f"{quantity.name} = {shown}: {allowed}")
 
 
 PROJECT_FILE = "pyproject.toml"
-OWN, CHECK = "pinprof", "check"
-TABLE = f"[tool.{OWN}.{CHECK}]"
-KEYS = tuple(quantity.name for quantity in QUANTITIES.values())
-LIKE = 0.8
-"""How similar a name must be to pinprof's to count as a typing error; `pyprof` is 0.77 like `pinprof`."""
+TABLE_OF_PINPROF, TABLE_OF_CHECK = "pinprof", "check"
+TABLE_OF_LIMITS = f"[tool.{TABLE_OF_PINPROF}.{TABLE_OF_CHECK}]"
+KEYS_OF_LIMITS = tuple(quantity.name for quantity in QUANTITIES.values())
 
 
 def find_config(folder: Path) -> tuple[Path | None, Limits | None]:
@@ -259,7 +257,7 @@ def read_config(path: str | Path) -> Limits | None:
     document = _document(path)
     try:
         own = _own(document)
-        return None if own is None else _limits(own.get(CHECK, {}))
+        return None if own is None else _limits(own.get(TABLE_OF_CHECK, {}))
     except PinprofError as exc:
         raise PinprofError(f"{path}: {exc}") from exc
 
@@ -281,59 +279,43 @@ def _document(path: str | Path) -> Mapping[str, Any]:
 
 
 def _own(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the table [tool.pinprof] of a document, or None. Raises PinprofError if a similar name seems meant."""
-    tools = document.get("tool", {})
-    names = tools if isinstance(tools, Mapping) else {}
-    slip = _like(OWN, names.keys() - {OWN})
-    if slip:
-        raise PinprofError(f"pinprof does not read [tool.{slip}]; put limits into {TABLE}")
-    for name in document.keys() - {"tool"}:
-        if name == OWN or (name.lower() == "tool" and _like(OWN, document[name])):
-            raise PinprofError(f"pinprof does not read [{name}]; put limits into {TABLE}")
-    return _known(names[OWN]) if OWN in names else None
-
-
-def _known(own: object) -> Mapping[str, Any]:
-    """Return the table [tool.pinprof]. Raises PinprofError if it is not a table of the table of limits alone."""
-    if not isinstance(own, Mapping):
-        raise PinprofError(f"tool.{OWN} is not a table; put limits into {TABLE}")
-    for key in own:
-        if key.replace("_", "-") in KEYS:
-            raise PinprofError(f"{key} is in [tool.{OWN}]; put limits into {TABLE}")
-        if key != CHECK:
-            raise PinprofError(f"[tool.{OWN}] has no key {key}; put limits into {TABLE}")
-    return own
-
-
-def _like(name: str, others: object) -> str | None:
-    """Return the name that seems to be a typing error for this one, or None."""
-    if not isinstance(others, Iterable):
+    """Return the table [tool.pinprof] of a document, or None. Raises PinprofError if it holds anything but limits."""
+    if TABLE_OF_PINPROF in document:
+        raise PinprofError(f"pinprof does not read [{TABLE_OF_PINPROF}]; put limits into {TABLE_OF_LIMITS}")
+    tools = document.get("tool")
+    own = tools.get(TABLE_OF_PINPROF) if isinstance(tools, Mapping) else None
+    if own is None:
         return None
-    by_letters = {other.lower().replace("-", "").replace("_", ""): other for other in others if isinstance(other, str)}
-    close = get_close_matches(name, by_letters, n=1, cutoff=LIKE)
-    return by_letters[close[0]] if close else None
+    if not isinstance(own, Mapping):
+        raise PinprofError(f"tool.{TABLE_OF_PINPROF} is not a table; put limits into {TABLE_OF_LIMITS}")
+    for key in own:
+        if key.replace("_", "-") in KEYS_OF_LIMITS:
+            raise PinprofError(f"{key} is in [tool.{TABLE_OF_PINPROF}]; put limits into {TABLE_OF_LIMITS}")
+        if key != TABLE_OF_CHECK:
+            raise PinprofError(f"[tool.{TABLE_OF_PINPROF}] has no key {key}; put limits into {TABLE_OF_LIMITS}")
+    return own
 
 
 def _limits(table: object) -> Limits:
     if not isinstance(table, Mapping):
-        raise PinprofError(f"{TABLE} is not a table")
+        raise PinprofError(f"{TABLE_OF_LIMITS} is not a table")
     values: dict[str, float] = {}
     for written, value in table.items():
         key = written.replace("_", "-")
-        if key not in KEYS:
-            raise PinprofError(f"{TABLE} {written}: unknown key; {_instead(key)}")
+        if key not in KEYS_OF_LIMITS:
+            raise PinprofError(f"{TABLE_OF_LIMITS} {written}: unknown key; {_instead(key)}")
         field = key.replace("-", "_")
         if field in values:
-            raise PinprofError(f"{TABLE} {written}: occurs twice, with dashes and with underscores")
+            raise PinprofError(f"{TABLE_OF_LIMITS} {written}: occurs twice, with dashes and with underscores")
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise PinprofError(f"{TABLE} {written} = {value!r}: must be a number without a unit")
+            raise PinprofError(f"{TABLE_OF_LIMITS} {written} = {value!r}: must be a number without a unit")
         values[field] = value
     try:
         return Limits(**values)
     except PinprofError as exc:
-        raise PinprofError(f"{TABLE} {exc}") from exc
+        raise PinprofError(f"{TABLE_OF_LIMITS} {exc}") from exc
 
 
 def _instead(key: str) -> str:
-    close = get_close_matches(key.lower(), KEYS, n=1)
-    return f"{f'perhaps you mean {close[0]}; ' if close else ''}the keys are {', '.join(KEYS)}"
+    close = get_close_matches(key.lower(), KEYS_OF_LIMITS, n=1)
+    return f"{f'perhaps you mean {close[0]}; ' if close else ''}the keys are {', '.join(KEYS_OF_LIMITS)}"

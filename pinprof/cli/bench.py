@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pinprof.bench.judge import Claim
     from pinprof.bench.results import Bench
 
-RECORDING_TIMEOUT_S = 300.0
-SUFFIXES = (".json.gz", ".json")
+CASE_TIMEOUT_S = 300.0
+RECORDED_CASE_SUFFIXES = (".json.gz", ".json")
 
 
 @click.command(short_help="Measure what copies to the GPU cost here, and which advice holds.")
@@ -61,7 +61,7 @@ def bench(
       pinprof workload --list                # what the experiments are
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.bench import EXPERIMENTS, experiment_of
-    from pinprof.bench.bandwidth import RATES
+    from pinprof.bench.catalogue.bandwidth import RATES
 
     if rates and (only is not None or quick):
         fail("--rates measures what predictions use, and no experiment: leave out --only and --quick")
@@ -94,10 +94,10 @@ def measured(experiments: Sequence["Experiment"], *, quick: bool) -> "Bench":
     """Return what the experiments measure on this machine."""
     from pinprof.bench.runner import run_bench
 
-    with progress("starting the GPU") as tell:
+    with progress("starting the GPU") as update:
 
         def on_progress(far: str, experiment: "Experiment", last: str) -> None:
-            tell(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
+            update(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
 
         return run_bench(experiments, quick=quick, on_progress=on_progress)
 
@@ -206,14 +206,14 @@ def _option(size: "Size") -> click.Option:
 
 
 def _help(experiment: "Experiment") -> str:
-    from pinprof.bench.experiment import SOURCES
+    from pinprof.bench.experiment import TEXTS_WITH_CLAIMS
 
     figures = "; ".join(f"{figure.name} {value:g}" for figure, value in (experiment.published or {}).items())
     texts = dict.fromkeys(source.split(":")[0] for claim in experiment.claims for source in claim.sources.split("; "))
     parts = (
         f"{experiment.number}: {experiment.summary}.",
         *(_claim(claim) for claim in experiment.claims),
-        _paragraph("Who claims it:", [f"{source}: {SOURCES[source]}" for source in texts]),
+        _paragraph("Who claims it:", [f"{source}: {TEXTS_WITH_CLAIMS[source]}" for source in texts]),
         f"Published: {figures}." if figures else "",
         f"Different from the text: {experiment.changed}." if experiment.changed else "",
         _paragraph("Cases that --record records:", [case.name for case in experiment.cases]),
@@ -251,9 +251,9 @@ def _run_experiment(
 
 def _file(record: str, case: str) -> Path:
     """Return the file to which to record a case: its name without what file names should not have comes in between."""
-    suffix = next((suffix for suffix in SUFFIXES if record.endswith(suffix)), None)
+    suffix = next((suffix for suffix in RECORDED_CASE_SUFFIXES if record.endswith(suffix)), None)
     if suffix is None:
-        fail(f"{record}: a trace's name must end in {' or '.join(SUFFIXES)}")
+        fail(f"{record}: a trace's name must end in {' or '.join(RECORDED_CASE_SUFFIXES)}")
     slug = re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
     return Path(f"{record.removesuffix(suffix)}.{slug}{suffix}")
 
@@ -267,7 +267,7 @@ def _record(experiment: "Experiment", case: int, file: Path, *, quick: bool) -> 
     with progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:
         arguments = experiment.name, experiment.defaults(quick=quick), case, str(file.absolute())
         try:
-            list(process.call(recorded_case, *arguments, timeout_s=RECORDING_TIMEOUT_S))
+            list(process.call(recorded_case, *arguments, timeout_s=CASE_TIMEOUT_S))
         except OtherProcessError as error:
             raise CaptureError(f"{experiment.number}, {name}: {error}") from error
     for trace in experiment.traces(file):

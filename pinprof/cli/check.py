@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.check.limits import QUANTITIES, Limits, find_config, read_config
-from pinprof.cli.terminal import PIPED_WIDTH, check_outputs, fail, force_option, page_options, say, write
+from pinprof.cli.terminal import PIPED_COLUMNS, check_outputs, fail, force_option, page_options, say, write
 from pinprof.cli.traces import each_outcome
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pinprof.check.figures import TraceFigures
     from pinprof.check.judge import Checked
 
-FORMATS = ("text", "github", "sarif", "junit")
+CHECK_FORMATS = ("text", "github", "sarif", "junit")
 
 
 def limit_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -43,7 +43,9 @@ def limit_options(command: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option("--config", metavar="FILE", help="Read limits from [tool.pinprof.check] of this file [pyproject.toml].")
 @click.option("--some-ranks", is_flag=True, help="Accept a job without the traces of all its ranks.")
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What to write.")
+@click.option(
+    "--format", "form", type=click.Choice(CHECK_FORMATS), default="text", show_default=True, help="What to write."
+)
 @click.option("-o", "output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
 @force_option
 def check(
@@ -175,7 +177,7 @@ def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> st
         return {"github": to_github, "sarif": to_sarif, "junit": to_junit}[form](checked)
     from pinprof.report.check import check_to_text
 
-    width, color = page_options() if to_terminal else (PIPED_WIDTH, False)
+    width, color = page_options() if to_terminal else (PIPED_COLUMNS, False)
     return check_to_text(checked, width=width, color=color)
 
 

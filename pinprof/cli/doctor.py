@@ -8,7 +8,7 @@ from pinprof.cli.terminal import show
 from pinprof.packages import PACKAGES, Package
 from pinprof.version import VERSION
 
-WIDTH = 22
+PACKAGE_NAME_COLUMNS = 22
 """Columns for the name of a package."""
 
 
@@ -32,7 +32,7 @@ def doctor() -> None:
 
 def _package_line(package: Package) -> str:
     state = package.version or f"missing, for {package.use.replace('`', '')}: {package.install}"
-    return f"  {package.name:{WIDTH}} {state}\n"
+    return f"  {package.name:{PACKAGE_NAME_COLUMNS}} {state}\n"
 
 
 def _gpu() -> str:

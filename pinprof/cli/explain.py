@@ -12,10 +12,12 @@ from pinprof.cli.terminal import fail, page_options, say, show
 from pinprof.standard_streams import is_terminal
 from pinprof.units import listed
 
-MOST_NAMED = 6
-"""The most names that an error suggests."""
-WIDEST = 110
-"""Columns of a guide in a wider terminal: longer lines are hard to read."""
+MOST_SUGGESTED_NAMES = 6
+"""Of an error for an unknown name."""
+WIDEST_GUIDE_COLUMNS = 110
+"""A guide in a wider terminal: longer lines are hard to read."""
+API = "api"
+"""The topic that shows the Python API; no file has its text."""
 
 
 def _topics() -> dict[str, str]:
@@ -23,7 +25,8 @@ def _topics() -> dict[str, str]:
     from pinprof.report.explain import guides
     from pinprof.rules.search import RULES
 
-    return {rule.id: rule.title for rule in RULES} | {guide.name: guide.title for guide in guides()}
+    rules, texts = {rule.id: rule.title for rule in RULES}, {guide.name: guide.title for guide in guides()}
+    return {**rules, **texts, API: "The Python API"}
 
 
 def _schemas() -> dict[str, str]:
@@ -47,34 +50,39 @@ def _completing(titles: Callable[[], dict[str, str]]) -> Callable[..., list[Comp
 @click.argument("topic", required=False, shell_complete=_completing(_topics))
 @click.option("--path", "as_path", is_flag=True, help="Print the file of a guide instead, to copy it.")
 def explain(topic: str | None, *, as_path: bool) -> None:
-    """Explain a TOPIC: a rule in full, or a guide.
+    """Explain a TOPIC: a rule in full, a guide, or the Python API.
 
     A rule says what it looks at, why that costs, what to write instead, when that is safe, and what only looks like it.
-    A guide is a text on one subject, such as recording or what-if. Without a TOPIC, list all guides and rules.
+    A guide is a text on one subject, such as recording or what-if. The topic api lists the public names of the Python
+    package. Without a TOPIC, list all guides and rules.
 
     \b
     Examples:
       pinprof explain
       pinprof explain PIN201
       pinprof explain what-if
+      pinprof explain api
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.report.explain import GUIDE_FOLDER, guide_to_text, guides, to_catalogue, to_list, to_page
+    from pinprof.cli.api import HEAD, api_guide
+    from pinprof.report.explain import GUIDE_FOLDER, Guide, guide_to_text, guides, to_catalogue, to_list, to_page
     from pinprof.rules.search import RULES
 
     width, color = page_options()
     if topic is None:
-        show(to_list(guides(), width=width, color=color) + to_catalogue(RULES, width=width, color=color))
+        listed_guides = [*guides(), Guide(API, HEAD)]
+        show(to_list(listed_guides, width=width, color=color) + to_catalogue(RULES, width=width, color=color))
         say("Next: pinprof explain reading-a-report")
         return
     texts = {guide.name: guide for guide in guides()}
     rules = {rule.id: rule for rule in RULES}
     name = _known(topic, _topics(), "rule or guide; `pinprof explain` lists all")
     if as_path:
-        show(f"{GUIDE_FOLDER / name}.md\n" if name in texts else fail(f"{name} is a rule, and has no file of its own"))
+        show(f"{GUIDE_FOLDER / name}.md\n" if name in texts else fail(f"{name} is not a guide, so it has no file"))
     elif name in rules:
         _page(to_page(rules[name], width=width, color=color))
     else:
-        _page(guide_to_text(texts[name], width=min(width, WIDEST), color=color))
+        guide = api_guide() if name == API else texts[name]
+        _page(guide_to_text(guide, width=min(width, WIDEST_GUIDE_COLUMNS), color=color))
 
 
 def _page(text: str) -> None:
@@ -92,9 +100,9 @@ def _known(name: str, titles: Mapping[str, str], what: str) -> str:
     """
     word, known = name.casefold(), {original.casefold(): original for original in titles}
     if word not in known:
-        like = [original for original, title in titles.items() if word and word in f"{original} {title}".casefold()]
-        like = like or [known[close] for close in get_close_matches(word, known, n=1)]
-        fail(f"{name}: unknown {what}" + (f"; did you mean {listed(like, MOST_NAMED)}?" if like else ""))
+        close = [original for original, title in titles.items() if word and word in f"{original} {title}".casefold()]
+        close = close or [known[match] for match in get_close_matches(word, known, n=1)]
+        fail(f"{name}: unknown {what}" + (f"; did you mean {listed(close, MOST_SUGGESTED_NAMES)}?" if close else ""))
     return known[word]
 
 

@@ -12,7 +12,7 @@ from pinprof.cli.terminal import check_outputs, fail, force_option, progress, sa
 from pinprof.cli.traces import one_trace
 from pinprof.urls import shown
 
-GZIP_LEVEL = 2
+EXPORT_GZIP_LEVEL = 2
 """Of isal's levels 0 to 3, the best that still packs faster than Perfetto unpacks."""
 
 
@@ -67,12 +67,12 @@ def _export(file: str, name: str, output: str) -> None:
 
     sentences: list[str] = []
     try:
-        with progress(f"reading {Path(name).name}") as tell:
+        with progress(f"reading {Path(name).name}") as update:
             trace = replace(read_trace(file), path=name)
             if trace.counts.get(SLICE_CATEGORY):
                 fail(f"{name}: already has pinprof's tracks; export the original trace")
-            tell(f"measuring {Path(name).name}")
-            analysis = analyse(trace, None, lambda: tell(f"replaying {Path(name).name}"))
+            update(f"measuring {Path(name).name}")
+            analysis = analyse(trace, None, lambda: update(f"replaying {Path(name).name}"))
             sentences += map(capitalized, notes(analysis))
         with open_trace(file) as stream, progress(f"writing {Path(output).name}"):
             ends_early = "The trace ends too early: the export stops after its last complete event"
@@ -95,7 +95,7 @@ def _write_text(text: Iterable[bytes], output: str) -> None:
         for piece in text:
             show(piece)
         return
-    options = {"mode": "wb", "compresslevel": GZIP_LEVEL, "mtime": 0}
+    options = {"mode": "wb", "compresslevel": EXPORT_GZIP_LEVEL, "mtime": 0}
     is_packed = output.lower().endswith(".gz")
     try:
         with (

@@ -37,21 +37,21 @@ SECTIONS = {
     "Look at this machine": ("bench", "workload", "doctor"),
 }
 """The commands by use; `short_help` of each says what it does."""
-OTHERS = "More"
+OTHER_COMMANDS = "More"
 """The section of all other commands."""
-TRACE_NAMES = (".json", ".gz", ".zst")
+TRACE_ENDINGS = (".json", ".gz", ".zst")
 HELP, VERSION = "help", "version"
 """Options that can also be written as commands."""
 COMMANDS_OF_OTHERS = {"diff": "compare"}
 """Commands of other tools, and what does the same here."""
-LEAST_SIMILARITY = 0.6
+MIN_COMMAND_SIMILARITY = 0.6
 """Of difflib: a word less like a command than this is not taken for a mistyped one."""
 
-OUTPUTS = {"json_file", "html_file", "output"}
+OUTPUT_PARAMETERS = {"json_file", "html_file", "output"}
 """Parameters that name a file to write."""
-PAGE = {"-o", "--output", "-f", "--out"}
+TRIED_PAGE_OPTIONS = {"-o", "--output", "-f", "--out"}
 """Options that people try for the page, which is --html."""
-BY_SIGNAL = 128
+SIGNAL_STATUS_BASE = 128
 """What a shell adds to the number of the signal that ended a program, for its exit code."""
 
 
@@ -151,7 +151,7 @@ class Pinprof(click.Group):
         """Write the commands by use."""
         named = {name for names in SECTIONS.values() for name in names}
         others = tuple(name for name in self.list_commands(ctx) if name not in named)
-        for title, names in (*SECTIONS.items(), (OTHERS, others)):
+        for title, names in (*SECTIONS.items(), (OTHER_COMMANDS, others)):
             commands = [(name, self.commands[name].get_short_help_str(formatter.width)) for name in names]
             if commands:
                 with formatter.section(title):
@@ -167,7 +167,7 @@ def command_for(word: str) -> str | None:
     if word.endswith(".py") and local_path(word) is not None:
         return "run"
     is_pattern = any(sign in word for sign in "*?[")
-    if word == STANDARD_INPUT or local_path(word) is None or is_pattern or word.endswith(TRACE_NAMES):
+    if word == STANDARD_INPUT or local_path(word) is None or is_pattern or word.endswith(TRACE_ENDINGS):
         return "report"
     return "report" if Path(word).exists() else None
 
@@ -176,7 +176,7 @@ def _did_you_mean(word: str, commands: list[str]) -> str:
     """Ask for the most similar command; empty if none is similar."""
     word = word.lower()
     known = [*commands, HELP, VERSION, *COMMANDS_OF_OTHERS]
-    close = get_close_matches(word.lower(), known, n=1, cutoff=LEAST_SIMILARITY)
+    close = get_close_matches(word.lower(), known, n=1, cutoff=MIN_COMMAND_SIMILARITY)
     return f"; did you mean pinprof {COMMANDS_OF_OTHERS.get(close[0], close[0])}?" if close else ""
 
 
@@ -189,15 +189,16 @@ def _correction(error: click.UsageError) -> str:
         output = next((param for param in ctx.command.params if _took_a_file(ctx, param)), None)
         return f" {output.opts[-1]} took {ctx.params[output.name or '']} for the file to write" if output else ""
     options = {name for param in ctx.command.params for name in param.opts}
-    if isinstance(error, click.NoSuchOption) and error.option_name in PAGE and "--html" in options:
+    if isinstance(error, click.NoSuchOption) and error.option_name in TRIED_PAGE_OPTIONS and "--html" in options:
         return " --html FILE writes the page, and --json FILE the figures"
     return ""
 
 
 def _took_a_file(ctx: click.Context, param: click.Parameter) -> bool:
     """Return whether an option for an output got the name of a file that exists."""
-    value = ctx.params.get(param.name or "")
-    is_given = param.name in OUTPUTS and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+    name = param.name or ""
+    value = ctx.params.get(name)
+    is_given = name in OUTPUT_PARAMETERS and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
     return is_given and isinstance(value, str) and Path(value).exists()
 
 
@@ -215,7 +216,7 @@ def _interrupted(by: BaseException | None) -> NoReturn:
     with suppress(OSError, ValueError):
         if is_terminal(sys.stderr):
             click.echo(err=True)  # after the ^C that the terminal shows
-    fail("interrupted", BY_SIGNAL + (by.number if isinstance(by, Ended) else signal.SIGINT))
+    fail("interrupted", SIGNAL_STATUS_BASE + (by.number if isinstance(by, Ended) else signal.SIGINT))
 
 
 def _unexpected(error: Exception) -> NoReturn:

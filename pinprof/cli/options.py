@@ -13,7 +13,7 @@ from pinprof.cli.terminal import fail, say
 if TYPE_CHECKING:
     from pinprof.prediction.pinning import Pinning
     from pinprof.report.source import Code
-    from pinprof.trace.info import Info
+    from pinprof.trace.metadata.info import Info
 
 EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
 

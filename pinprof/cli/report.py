@@ -21,7 +21,7 @@ from pinprof.cli.terminal import (
     write,
 )
 from pinprof.cli.traces import (
-    FULL_ROWS,
+    FULL_TABLE_ROWS,
     analysing,
     expanded,
     measured_ranks,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     HtaFigures: TypeAlias = dict[str, Breakdown]
     """HTA's figures on traces, by the paths that the report shows."""
 
-LONGEST_LIST = 60
+LONGEST_TRACE_LIST_CHARS = 60
 """Characters: a command names several traces if their names are no longer than this together, else only the first."""
 
 
@@ -68,7 +68,7 @@ LONGEST_LIST = 60
     "is_full",
     is_flag=True,
     help="Print the tables: the step, copies, waits, idle time, kernels, ops; of long ones the "
-    f"{FULL_ROWS} largest rows.",
+    f"{FULL_TABLE_ROWS} largest rows.",
 )
 @machine_option
 @click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler.")
@@ -137,7 +137,7 @@ def report(
 def _arguments(traces: Sequence[str], machine: MachineFile | None) -> str:
     """Return the arguments of `pinprof report` for the same report, without the secrets of URLs."""
     named = shlex.join(traces)
-    if len(traces) > 1 and len(named) > LONGEST_LIST:
+    if len(traces) > 1 and len(named) > LONGEST_TRACE_LIST_CHARS:
         named = f"{shlex.join(traces[:1])} ..."
     return redacted(named + (machine.words if machine else ""))
 

@@ -1,12 +1,14 @@
 """`pinprof run`: records a training script."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
+import msgspec
 
-from pinprof.capture.options import TIMED_PER_RECORDED, RecordingOptions, on_command_line
-from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED
+from pinprof.capture.options import RecordingOptions, on_command_line
+from pinprof.capture.steps.sources import AUTO, SOURCES_BY_OPTION, STEP_CALLS
 from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.run_report import give_up, report_outcome, say_verdict
 from pinprof.cli.script import (
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     from pinprof.capture.job import Agreement
     from pinprof.capture.script import ScriptRun
 
-DEFAULTS = RecordingOptions()
+OFFERED = {field.name: field for field in msgspec.structs.fields(RecordingOptions) if get_args(field.type)}
+"""The fields of `RecordingOptions` that are options, with their help."""
 LONGEST_RERUN_S = 120.0
 """A script that has too few steps, and took no longer than this, runs once more to record fewer."""
 
@@ -82,6 +85,22 @@ Examples:
 """
 
 
+def offered_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that these fields of `RecordingOptions` offer."""
+
+    def offer(command: Callable[..., None]) -> Callable[..., None]:
+        for name in reversed(names):
+            kind, meta = get_args(OFFERED[name].type)
+            option, metavar = meta.extra["name"] or name.replace("_", "-"), meta.extra["metavar"]
+            number = {"type": click.IntRange(min=meta.extra["least"]), "show_default": not metavar, "metavar": metavar}
+            settings = {"is_flag": True} if kind is bool else number
+            default = None if metavar else OFFERED[name].default
+            command = click.option(f"--{option}", name, default=default, help=meta.description, **settings)(command)
+        return command
+
+    return offer
+
+
 @click.command(
     cls=BeforeScript,
     help=HELP,
@@ -103,19 +122,10 @@ Examples:
     show_default=True,
     metavar="MARKER",
     help="What marks a step: "
-    f"{', '.join(f'{source.option} ({source.step})' for source in NAMED.values())}, a call of a function or "
-    f"Class.method of the script, or of MODULE:FUNCTION; {AUTO} finds out, unless {BY_HAND.step}.",
+    f"{', '.join(f'{source.option} ({source.step})' for source in SOURCES_BY_OPTION.values())}, a call of a function "
+    f"or Class.method of the script, or of MODULE:FUNCTION; {AUTO} finds out, unless {STEP_CALLS.step}.",
 )
-@click.option("--steps", default=DEFAULTS.steps, show_default=True, type=click.IntRange(min=1), help="Steps to record.")
-@click.option(
-    "--warmup",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help=f"Skip this many steps; by default {DEFAULTS.warmup} or more, until their time is steady. With fewer than "
-    f"{DEFAULTS.warmup}, for a script of few steps, only {TIMED_PER_RECORDED} steps per recorded one are timed.",
-)
-@click.option("--record-shapes", is_flag=True, help="Record the shapes of the ops' inputs.")
-@click.option("--memory", "profile_memory", is_flag=True, help="Record allocations.")
+@offered_options("steps", "warmup", "record_shapes", "profile_memory")
 @click.option(
     "--repeat",
     default=1,
@@ -124,14 +134,7 @@ Examples:
     type=click.IntRange(min=1),
     help="Record the script N times, each time in a fresh process: the report gives a range that holds for other runs.",
 )
-@click.option(
-    "--every",
-    default=0,
-    metavar="N",
-    type=click.IntRange(min=0),
-    help="Let the script go on, record some steps again after every N steps, and say in a line how long one takes and "
-    "why. That takes at most 0.5 % of the time: after a recording that took long, the next comes later.",
-)
+@offered_options("every")
 @click.option("--keep-going", is_flag=True, help="Let the script finish after the recording.")
 @click.option("--job-report", is_flag=True, help="Report on all ranks of the job together.")
 @click.option(
@@ -168,7 +171,7 @@ def run(
         _say_without_gpu()
     code = code_of(quotes=not options.pop("no_source"))
     options["replaces_own"] = has_default_name(output)
-    options["keep_going"] |= _goes_on(options["every"], repeat)
+    options["keep_going"] |= _runs_to_end(options["every"], repeat)
     spent = Spent()
     task = {name: options[name] for name in ("module", "step_marker", "keep_going")}
     task |= {"script": script, "args": args, "options": _recording_options(options, force=force)}
@@ -214,11 +217,11 @@ def _what_is_kept(outcome: "ScriptRun") -> str:
     return f"{after}, before one was recorded: nothing was written" + (f"; {fewer} records sooner" if fewer else "")
 
 
-def _goes_on(every: int, repeat: int) -> bool:
+def _runs_to_end(every: int | None, repeat: int) -> bool:
     """Return whether the script runs to its end for further looks; end with an error if there can be none."""
     if every and repeat > 1:
         fail("--every records again and again; leave out --repeat")
-    return every > 0
+    return bool(every)
 
 
 def _checked_outputs(
@@ -288,7 +291,5 @@ def _repeated(times: int, **task: Any) -> "tuple[ScriptRun, int]":
 
 
 def _recording_options(options: dict[str, Any], *, force: bool) -> RecordingOptions:
-    chosen = ("steps", "warmup", "record_shapes", "profile_memory", "every")
-    return RecordingOptions.of_command(
-        **{name: options[name] for name in chosen}, force=force, replaces_own=options["replaces_own"]
-    )
+    chosen = {name: options[name] for name in OFFERED}
+    return RecordingOptions.of_command(**chosen, force=force, replaces_own=options["replaces_own"])

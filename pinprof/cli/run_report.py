@@ -170,7 +170,7 @@ def _say_what_is_missing(children: "Sequence[ChildRun]") -> None:
     missing = [str(rank) for rank in range(world_size) if rank not in known_ranks]
     if missing:
         noun = "Rank" if len(missing) == 1 else "Ranks"
-        say(f"{noun} {', '.join(missing)} of {world_size}: no process here made a step of it")
+        say(f"{noun} {', '.join(missing)} of {world_size}: no step ran on this machine")
 
 
 def traces_of(children: "Sequence[ChildRun]") -> list[str]:

@@ -159,9 +159,11 @@ def outputs_of(output: str | None, name: str, *, of_job: bool) -> Outputs:
 
 def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
     """Return the name for the outputs: that of the script, also if a launcher starts it, or of the module."""
-    from pinprof.capture.children.commands import LAUNCHERS
+    from pinprof.capture.children.commands import FOLLOWED_LAUNCHERS
 
-    started = next((word for word in args if word.endswith(".py")), None) if module and script in LAUNCHERS else None
+    started = (
+        next((word for word in args if word.endswith(".py")), None) if module and script in FOLLOWED_LAUNCHERS else None
+    )
     return script.rpartition(".")[2] if module and started is None else Path(started or script).absolute().stem
 
 

@@ -20,18 +20,18 @@ import click
 from pinprof import outputs
 from pinprof.errors import PinprofError
 from pinprof.host_time import HOST_TIME
-from pinprof.standard_streams import is_terminal, lent_streams, own_error
+from pinprof.standard_streams import is_terminal, own_error, program_may_replace_streams
 from pinprof.urls import local_path, redacted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-UNUSABLE = 2
+UNUSABLE_STATUS = 2
 """Exit code for unusable input and wrong usage."""
-PIPED_WIDTH = 100
+PIPED_COLUMNS = 100
 """Columns of a text if standard output is not a terminal, and COLUMNS is not set."""
-NARROWEST, WIDEST = 40, 10_000
+NARROWEST_COLUMNS, WIDEST_COLUMNS = 40, 10_000
 """The least columns for which a text is laid out, and the most that COLUMNS may say."""
-PLAIN = str.maketrans(
+ASCII_REPLACEMENTS = str.maketrans(
     {"█": "#", "▓": "=", "▒": "~", "░": ".", "─": "-", "→": "->", "·": "|", "…": "...", "µ": "u", "±": "+-", "←": "<-"}
 )
 """ASCII in place of our characters, for a stream that cannot encode them."""
@@ -39,7 +39,7 @@ OUR_ERRORS = "backslashreplace"
 """What standard output and error do with characters that they cannot encode, while pinprof writes."""
 _errors_before: dict[str, tuple[Any, str]] = {}
 """The standard streams whose error handler pinprof replaced, by name, each with the handler that it had."""
-ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that ask a program to end."""
 
 
@@ -62,8 +62,8 @@ def ended_by_signals() -> Iterator[None]:
         yield
         return
     usual = {signal.SIG_DFL, signal.default_int_handler}
-    before = {number: signal.getsignal(number) for number in ENDING}
-    ours = [number for number in ENDING if before[number] in usual]
+    before = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    ours = [number for number in ENDING_SIGNALS if before[number] in usual]
     for number in ours:
         signal.signal(number, _end)
     try:
@@ -76,7 +76,7 @@ def ended_by_signals() -> Iterator[None]:
 @contextmanager
 def users_program() -> Iterator[None]:
     """Let the block run the user's program: signals have Python's default effect, and the streams are lent to it."""
-    with usual_signals(), _usual_errors(), lent_streams():
+    with usual_signals(), _usual_errors(), program_may_replace_streams():
         yield
 
 
@@ -97,7 +97,7 @@ def _usual_errors() -> Iterator[None]:
 @contextmanager
 def usual_signals() -> Iterator[None]:
     """Give signals Python's default effect in the block."""
-    ours = [number for number in ENDING if signal.getsignal(number) is _end]
+    ours = [number for number in ENDING_SIGNALS if signal.getsignal(number) is _end]
     for number in ours:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     try:
@@ -125,7 +125,7 @@ def give_up_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def fail(message: str, status: int = UNUSABLE) -> NoReturn:
+def fail(message: str, status: int = UNUSABLE_STATUS) -> NoReturn:
     """Print the error in one line, without the secrets of a URL, and exit."""
     say(f"Error: {message}")
     sys.exit(status)
@@ -229,7 +229,7 @@ def _encodable(text: str) -> str:
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
-        return text.translate(PLAIN)
+        return text.translate(ASCII_REPLACEMENTS)
     return text
 
 
@@ -240,14 +240,14 @@ def page_options() -> tuple[int, bool]:
     with TERM=dumb a terminal has none.
     """
     on_terminal = is_terminal(sys.stdout)
-    size = shutil.get_terminal_size((PIPED_WIDTH, 24)).columns if on_terminal else _columns()
-    return max(size, NARROWEST), _has_colors(on_terminal=on_terminal)
+    size = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns if on_terminal else _columns()
+    return max(size, NARROWEST_COLUMNS), _has_colors(on_terminal=on_terminal)
 
 
 def _columns() -> int:
     """Return the columns that the environment names, or those of a pipe."""
     named = os.environ.get("COLUMNS", "")
-    return int(named) if named.isascii() and named.isdigit() and 0 < int(named) <= WIDEST else PIPED_WIDTH
+    return int(named) if named.isascii() and named.isdigit() and 0 < int(named) <= WIDEST_COLUMNS else PIPED_COLUMNS
 
 
 def _has_colors(*, on_terminal: bool) -> bool:
@@ -285,19 +285,19 @@ WINDOW_NAMES = {
     "profiler warm-up": "starting the profiler",
     "recorded": "recording",
     "lines": "learning source lines",
-    "watch": "looking for waits that come only now and then",
-    "optimizer": "waiting for the step of an optimizer",
+    "watch": "looking for waits that come now and then",
+    "optimizer": "waiting for an optimizer step",
     "end": "waiting for the script to end",
 }
 
-WAITS_FOR = {"warm-up": ", until their time is steady", "plain": ", until their mean is precise"}
+WHY_A_WINDOW_GOES_ON = {"warm-up": ", until their time is steady", "plain": ", until their mean is precise"}
 """Why a window goes on after its number of steps."""
 
-RECORDED, BETWEEN = "recorded", "between"
-NEEDED = ("warm-up", "plain", "profiler warm-up", RECORDED)
+RECORDED_WINDOW, BETWEEN_WINDOW = "recorded", "between"
+NEEDED_WINDOWS = ("warm-up", "plain", "profiler warm-up", RECORDED_WINDOW)
 """The windows that a trace of measured steps needs."""
 
-SHORT_S = 3.0
+SHORTEST_NAMED_S = 3.0
 """What took less than this is not named."""
 
 
@@ -313,8 +313,8 @@ class Spent:
 
     def step(self, window: str, step: int, of: int) -> None:
         """Note what the step that begins is used for."""
-        is_needed = window in NEEDED and step <= of and not (self._has_recorded and window != RECORDED)
-        self._has_recorded |= window == RECORDED
+        is_needed = window in NEEDED_WINDOWS and step <= of and not (self._has_recorded and window != RECORDED_WINDOW)
+        self._has_recorded |= window == RECORDED_WINDOW
         self.begin(None if is_needed else WINDOW_NAMES.get(window, window))
 
     def begin(self, doing: str | None) -> None:
@@ -332,9 +332,9 @@ class Spent:
         self.begin(None)
         total = sum(self._seconds.values())
         stopped = f"Stopped after step {stopped_after}; --keep-going runs to the end" if stopped_after else ""
-        if total < SHORT_S or not stopped:
+        if total < SHORTEST_NAMED_S or not stopped:
             return stopped
-        parts = [f"{what} {seconds:.0f} s" for what, seconds in self._seconds.items() if seconds >= SHORT_S]
+        parts = [f"{what} {seconds:.0f} s" for what, seconds in self._seconds.items() if seconds >= SHORTEST_NAMED_S]
         took = f"pinprof took {total:.0f} s beyond the steps that a trace needs"
         return f"{stopped}; {': '.join([took, ', '.join(parts)] if parts else [took])}"
 
@@ -350,12 +350,12 @@ def step_counter(spent: Spent) -> Iterator[Callable[[str, int, int], None]]:
             stream.flush()
 
     def show(window: str, step: int, of: int) -> None:
-        if window == BETWEEN:  # the line is the script's for hours
+        if window == BETWEEN_WINDOW:  # the line is the script's for hours
             if step == 1:
                 write("")
             return
         spent.step(window, step, of)
-        number = f" of {of}" if step <= of else WAITS_FOR.get(window, "")
+        number = f" of {of}" if step <= of else WHY_A_WINDOW_GOES_ON.get(window, "")
         write(f"pinprof: {WINDOW_NAMES.get(window, window)}" + (f", step {step}{number}" if step else ""))
 
     try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Analyzer: TypeAlias = "Callable[[Trace, Callable[[], None]], Result]"
 """A function of a trace; it calls its second argument when all is measured, before steps are replayed."""
-FULL_ROWS = 15
+FULL_TABLE_ROWS = 15
 """Rows that the full report has of a table."""
 
 
@@ -133,11 +133,11 @@ def measured_ranks(
     with closing(client) if client else nullcontext(), progress(f"measuring {len(paths)} traces") as update:
         begin = HOST_TIME.monotonic()
 
-        def tell(done: int, _: object) -> None:
+        def on_measured(done: int, _: object) -> None:
             left_s = (HOST_TIME.monotonic() - begin) / done * (len(paths) - done)
             update(f"measuring: {done} of {len(paths)} traces, about {left_s:,.0f} s left")
 
-        measured, errors = measure_all(paths, jobs, client, machine and machine.pinning, tell)
+        measured, errors = measure_all(paths, jobs, client, machine and machine.pinning, on_measured)
     skipped = {path: str(errors[path]) for path in paths if path in errors}
     if not measured:
         say_skipped(skipped)
@@ -178,7 +178,7 @@ def print_report(
 
     entry = measured.profile, measured.findings
     if is_full:
-        show_text(trace_to_text, *entry, rows=FULL_ROWS, end="\n")
+        show_text(trace_to_text, *entry, rows=FULL_TABLE_ROWS, end="\n")
     else:
         show_text(to_brief, *entry, code=code, report_arguments=again, has_page=has_page, end="\n")
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pinprof.replay import Replay
     from pinprof.trace import Trace
 
-LEAST, MOST = 1e-6, 1e9
+MIN_OPTION_VALUE, MAX_OPTION_VALUE = 1e-6, 1e9
 """The bounds of a plausible time, rate or speed."""
 
 
 def _positive(_context: click.Context, _option: click.Parameter, value: float | None) -> float | None:
     """Refuse a number that cannot be a time, rate or speed; NaN fails every comparison."""
-    if value is not None and not LEAST <= value <= MOST:
+    if value is not None and not MIN_OPTION_VALUE <= value <= MAX_OPTION_VALUE:
         raise click.BadParameter(f"{value}: must be a number above 0")
     return value
 

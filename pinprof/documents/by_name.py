@@ -7,8 +7,8 @@ from pinprof.analyses import serving
 from pinprof.analyses.host_samples import CODE_KINDS
 from pinprof.document import ByteSize, Count, Document, Ms, Share, Us, doc, one_of, projection
 from pinprof.documents.fields import BlockerJson, PlacedJson
-from pinprof.trace import sampled_stacks
-from pinprof.trace.phases import PHASES
+from pinprof.trace.metadata import sampled_stacks
+from pinprof.trace.spans.phases import CALL_PHASES
 from pinprof.trace.vendors import KERNEL_KINDS
 
 KindName: TypeAlias = Annotated[str, one_of(kind.name for kind in KERNEL_KINDS), doc("what they do")]
@@ -102,7 +102,7 @@ class Launched(Document):
 class Phase(Launched, rename={"name": "phase"}):
     """The launches of one phase, per step."""
 
-    name: Annotated[str, one_of(PHASES), doc("the phase")]
+    name: Annotated[str, one_of(CALL_PHASES), doc("the phase")]
 
 
 class Launcher(Launched):

@@ -25,8 +25,8 @@ from pinprof.measurement.figures import FIGURES, FigureUnit
 from pinprof.measurement.trust import CHECKS
 from pinprof.measurement.trust.doubt import DOUBT_LEVELS
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
-from pinprof.trace.info import HostMemory
-from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE
+from pinprof.trace.metadata.info import HostMemory
+from pinprof.trace.metadata.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE
 from pinprof.trace.tables import StepSource
 from pinprof.version import VERSION
 

@@ -14,13 +14,11 @@ from hta.common.trace_symbol_table import TraceSymbolTable
 from hta.configs.env_options import disable_ns_rounding
 from hta.trace_analysis import TraceAnalysis
 
-from pinprof.hta.recording import EventColumns, check_output, counters, document_of
+from pinprof.hta.recording import HTA_UNIT_NS, EventColumns, check_output, counters, document_of
 from pinprof.trace.reader.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
-from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int64s
+from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int64s
 
-US = 1000
-"""Nanoseconds in a microsecond, HTA's unit."""
-STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
+STEP_NAME = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
 COUNTERS = "cuda_profiler_range"
 COMPACT = (
     *("index", "stream", "correlation", "bytes", "external_id"),
@@ -48,12 +46,12 @@ def times_of(recording: EventColumns, *, exact: bool) -> tuple[Int64s, Int64s]:
     own times. A host event within one microsecond gets the duration 0, because it must not exceed its caller.
     """
     start, end = recording.rows.start_ns, recording.end_ns
-    if exact or not (start % US).any():
+    if exact or not (start % HTA_UNIT_NS).any():
         return start, end - start
-    start_us = start // US + (start % US) / US
-    first = np.ceil(start_us).astype(np.int64) * US
-    last = np.floor(start_us + (end - start) / US).astype(np.int64) * US
-    on_gpu = _is_of(recording, *CATEGORIES)
+    start_us = start // HTA_UNIT_NS + (start % HTA_UNIT_NS) / HTA_UNIT_NS
+    first = np.ceil(start_us).astype(np.int64) * HTA_UNIT_NS
+    last = np.floor(start_us + (end - start) / HTA_UNIT_NS).astype(np.int64) * HTA_UNIT_NS
+    on_gpu = _is_of(recording, *GPU_CATEGORIES)
     short = last < first
     begin = np.where(short & on_gpu, start, first)
     return begin, np.where(short, np.where(on_gpu, end - start, 0), last - first)
@@ -78,7 +76,7 @@ def frame_of(
         "pid": _thread_ids(recording, 0),
         "tid": _thread_ids(recording, 1),
         "ts": _microseconds(start - begin_ns),
-        "dur": duration / US,
+        "dur": duration / HTA_UNIT_NS,
         "end": _microseconds(start + duration - begin_ns),
         "stream": np.where(_is_of(recording, *HOST_CATEGORIES, *CALL_CATEGORIES), NONE, recording.id("stream")),
         "correlation": recording.id("correlation"),
@@ -117,7 +115,7 @@ def _fits(number: object) -> bool:
 
 
 def _microseconds(times: Int64s) -> np.ndarray:
-    return times / US if (times % US).any() else times // US
+    return times / HTA_UNIT_NS if (times % HTA_UNIT_NS).any() else times // HTA_UNIT_NS
 
 
 def _bandwidths(recording: EventColumns) -> np.ndarray:
@@ -157,7 +155,7 @@ def _iterations(frame: pd.DataFrame, recording: EventColumns) -> Int64s:
 
     Marks of the GPU overlap with those of the host; HTA takes the last one in the file.
     """
-    numbers = [STEP.match(name) for name in recording.names]
+    numbers = [STEP_NAME.match(name) for name in recording.names]
     number = np.array([int(match[1]) if match else NONE for match in numbers], np.int64)[recording.rows.name]
     start, stop = frame["ts"].to_numpy(), (frame["ts"] + frame["dur"]).to_numpy()
     order = np.argsort(start, kind="stable")
@@ -213,32 +211,28 @@ class RecordedTrace(Trace):  # type: ignore[misc]  # HTA has no types
         super().write_raw_trace(output_file, trace_contents)
 
 
-def _without_syncs(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of TraceAnalysis that does not take synchronizations for GPU work."""
+def _with_frames(
+    change: Callable[[TraceAnalysis, pd.DataFrame], pd.DataFrame], method: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a method of TraceAnalysis that works on changed frames."""
 
     @wraps(method)
     def run(analysis: TraceAnalysis, *args: Any, **options: Any) -> Any:
-        sync = analysis.t.symbol_table.sym_index.get("cuda_sync", NONE)
-        return method(_changed(analysis, lambda frame: frame[frame["cat"] != sync]), *args, **options)
+        trace = copy(analysis.t)
+        trace.traces = {rank: change(analysis, frame) for rank, frame in trace.traces.items()}
+        return method(RecordedAnalysis(trace), *args, **options)
 
     return run
 
 
-def _in_pandas_3(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of TraceAnalysis that also works in pandas 3, which HTA 0.5 does not support."""
-
-    @wraps(method)
-    def run(analysis: TraceAnalysis, *args: Any, **options: Any) -> Any:
-        return method(_changed(analysis, Pandas2Frame), *args, **options)
-
-    return run
+def _without_syncs(analysis: TraceAnalysis, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame without synchronizations, which some methods take for GPU work."""
+    return frame[frame["cat"] != analysis.t.symbol_table.sym_index.get("cuda_sync", NONE)]
 
 
-def _changed(analysis: TraceAnalysis, change: Callable[[pd.DataFrame], pd.DataFrame]) -> "RecordedAnalysis":
-    """Return an analysis of changed frames."""
-    trace = copy(analysis.t)
-    trace.traces = {rank: change(frame) for rank, frame in trace.traces.items()}
-    return RecordedAnalysis(trace)
+def _as_pandas_2(_: TraceAnalysis, frame: pd.DataFrame) -> Pandas2Frame:
+    """Return a frame for methods that do not work in pandas 3, which HTA 0.5 does not support."""
+    return Pandas2Frame(frame)
 
 
 class RecordedAnalysis(TraceAnalysis):  # type: ignore[misc]
@@ -247,12 +241,16 @@ class RecordedAnalysis(TraceAnalysis):  # type: ignore[misc]
     def __init__(self, trace: RecordedTrace) -> None:
         self.t = trace
 
-    critical_path_analysis = _in_pandas_3(TraceAnalysis.critical_path_analysis)
-    get_comm_comp_overlap = _without_syncs(TraceAnalysis.get_comm_comp_overlap)
-    get_cupti_counter_data_with_operators = _in_pandas_3(TraceAnalysis.get_cupti_counter_data_with_operators)
-    get_frequent_cuda_kernel_sequences = _in_pandas_3(_without_syncs(TraceAnalysis.get_frequent_cuda_kernel_sequences))
-    get_gpu_kernel_breakdown = _without_syncs(TraceAnalysis.get_gpu_kernel_breakdown)
-    get_temporal_breakdown = _without_syncs(TraceAnalysis.get_temporal_breakdown)
+    critical_path_analysis = _with_frames(_as_pandas_2, TraceAnalysis.critical_path_analysis)
+    get_comm_comp_overlap = _with_frames(_without_syncs, TraceAnalysis.get_comm_comp_overlap)
+    get_cupti_counter_data_with_operators = _with_frames(
+        _as_pandas_2, TraceAnalysis.get_cupti_counter_data_with_operators
+    )
+    get_frequent_cuda_kernel_sequences = _with_frames(
+        _as_pandas_2, _with_frames(_without_syncs, TraceAnalysis.get_frequent_cuda_kernel_sequences)
+    )
+    get_gpu_kernel_breakdown = _with_frames(_without_syncs, TraceAnalysis.get_gpu_kernel_breakdown)
+    get_temporal_breakdown = _with_frames(_without_syncs, TraceAnalysis.get_temporal_breakdown)
 
 
 def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool, exact: bool) -> RecordedAnalysis:
@@ -261,7 +259,7 @@ def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool, e
     times = {rank: times_of(recording, exact=exact) for rank, recording in recordings.items()}
     begin_ns = min(int(start.min()) for start, _ in times.values())
     if not exact:
-        begin_ns -= begin_ns % US
+        begin_ns -= begin_ns % HTA_UNIT_NS
     trace = RecordedTrace(trace_files={})
     trace.trace_files = {rank: recording.path for rank, recording in recordings.items()}
     trace.meta_data = {rank: recording.metadata for rank, recording in recordings.items()}
@@ -272,6 +270,6 @@ def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool, e
     trace.traces = {rank: frame[FILTERED_BY] for rank, frame in frames.items()}
     trace.align_and_filter_trace(include_last)  # HTA's own choice of rows; few columns, because it copies them often
     trace.traces = {rank: frames[rank].loc[chosen["index"].to_numpy()] for rank, chosen in trace.traces.items()}
-    trace.min_ts = begin_ns / US if exact else begin_ns // US
+    trace.min_ts = begin_ns / HTA_UNIT_NS if exact else begin_ns // HTA_UNIT_NS
     trace.is_parsed = True
     return RecordedAnalysis(trace)

@@ -11,11 +11,11 @@ import numpy as np
 
 from pinprof.documents.report import Hta, HtaKernel, HtaLaunches, HtaStream, HtaTimes
 from pinprof.hta import trace_analysis
+from pinprof.hta.recording import HTA_UNIT_NS
 from pinprof.trace.tables import NONE
 from pinprof.units import ms
 
 T = TypeVar("T")
-US = 1000
 SLOW_CALL_US, LATE_US = 50, 100
 """HTA's thresholds of a slow launch and of a late start, in `get_cuda_kernel_launch_stats`."""
 
@@ -34,11 +34,11 @@ def breakdown_of(path: str, rank: int | None = None) -> Breakdown:
         (rank,) = analysis.t.get_ranks()
         failed: list[str] = []
 
-        def figure_of(tell: Callable[[Any, int], T], default: T) -> T:
+        def figure_of(measure: Callable[[Any, int], T], default: T) -> T:
             try:
-                return tell(analysis, rank)
+                return measure(analysis, rank)
             except Exception as error:  # noqa: BLE001  HTA raises anything on traces that it does not expect
-                failed.append(f"{tell.__name__.strip('_')} ({type(error).__name__}: {error})")
+                failed.append(f"{measure.__name__.strip('_')} ({type(error).__name__}: {error})")
                 return default
 
         if (analysis.t.get_trace(rank)["stream"] == NONE).all():
@@ -109,4 +109,4 @@ def _launches(analysis: Any, rank: int) -> HtaLaunches:
 
 
 def _in_ms(us: float) -> float:
-    return ms(us * US)
+    return ms(us * HTA_UNIT_NS)

@@ -12,9 +12,9 @@ import numpy as np
 
 from pinprof.errors import PinprofError, TraceError
 from pinprof.trace import Trace
-from pinprof.trace.assemble import usable_times
 from pinprof.trace.files import open_trace, rank_in_name, trace_files
-from pinprof.trace.metadata import recorded_rank
+from pinprof.trace.metadata.recorded import recorded_rank
+from pinprof.trace.reader.assemble import usable_times
 from pinprof.trace.reader.read import read_rows
 from pinprof.trace.reader.rows import KNOWN_CATEGORIES, Codes, ReadOptions, Rows, joined
 from pinprof.trace.reader.unpack import Unpacked
@@ -22,10 +22,12 @@ from pinprof.trace.tables import NONE, Bools, Int64s
 from pinprof.trace.threads import ThreadKey
 from pinprof.urls import HIDDEN, STANDARD_INPUT, is_url, shown
 
-NO_EVENTS = ("", "Trace")
+LEFT_OUT_BY_HTA = ("", "Trace")
 """HTA leaves out duration events of these categories; the latter is the span of the recording."""
-TEXTS = ("bandwidth", "input_dims", "input_type", "input_strides")
-IDS = ("stream", "correlation", "bytes", "external_id", "awaited_stream", "awaited_record")
+HTA_UNIT_NS = 1000
+"""HTA's unit is a microsecond."""
+HTA_TEXT_ARGUMENTS = ("bandwidth", "input_dims", "input_type", "input_strides")
+HTA_ID_ARGUMENTS = ("stream", "correlation", "bytes", "external_id", "awaited_stream", "awaited_record")
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,11 @@ class EventColumns:
 
     def id(self, name: str) -> Int64s:
         """Return an argument that is an integer, -1 where not recorded."""
-        return self.rows.ids[IDS.index(name)].astype(np.int64)
+        return self.rows.ids[HTA_ID_ARGUMENTS.index(name)].astype(np.int64)
 
     def text(self, name: str) -> Int64s:
         """Return an argument as an index into `names`, -1 where not recorded."""
-        return self.rows.ids[len(IDS) + TEXTS.index(name)].astype(np.int64)
+        return self.rows.ids[len(HTA_ID_ARGUMENTS) + HTA_TEXT_ARGUMENTS.index(name)].astype(np.int64)
 
     def of_category(self, categories: set[str]) -> Bools:
         """Return which rows are of one of these categories."""
@@ -63,11 +65,11 @@ def read_recording(path: str) -> EventColumns:
     for category in KNOWN_CATEGORIES:
         categories[category]  # known categories keep their numbers
 
-    def code(category: str) -> int:
-        number = NONE if category in NO_EVENTS else categories[category]
+    def category_code(category: str) -> int:
+        number = NONE if category in LEFT_OUT_BY_HTA else categories[category]
         return number if number <= np.iinfo(np.int8).max else NONE
 
-    options = ReadOptions(code, first_with_ids=0, ids=IDS, texts=TEXTS)
+    options = ReadOptions(category_code, first_with_ids=0, ids=HTA_ID_ARGUMENTS, texts=HTA_TEXT_ARGUMENTS)
     read = read_rows(path, options)
     before = np.cumsum([0, *(part.entries for part in read.parts)])
     parts = [

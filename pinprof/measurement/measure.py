@@ -26,7 +26,7 @@ from pinprof.measurement.trust.doubt import Doubt, Known, KnownOrWithheld, Withh
 from pinprof.replay import Replay, StepEstimate
 from pinprof.replay.bound import bound_of
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.info import Info
+from pinprof.trace.metadata.info import Info
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE
 

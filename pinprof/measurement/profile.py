@@ -18,7 +18,7 @@ from pinprof.analyses.syncs.sites import BareSite, Stalled, WaitCost
 from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
 from pinprof.measurement.trust.doubt import Doubt, Known, KnownOrWithheld, WithheldKinds, given
 from pinprof.replay import StepEstimate
-from pinprof.trace.info import Info
+from pinprof.trace.metadata.info import Info
 from pinprof.units import duration, one_line
 
 TimesByCause = tuple[tuple[str, int], ...]

@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from pinprof.details import Details
 from pinprof.intervals import covered
-from pinprof.trace.links import NO_WORK, work_ends
+from pinprof.trace.links import NO_WORK_NS, work_ends
 from pinprof.trace.tables import NONE, PAGEABLE, Int32s, Int64s, Trace, rows_by
 
 Floats = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ def step_lengths(details: Details) -> Floats:
     if steps.traced_ns == steps.host_ns:
         return steps.host_lengths_ns.astype(np.float64)
     ends = work_ends(details.trace)
-    return np.diff(ends[details.trace.steps.complete & (ends != NO_WORK)]).astype(np.float64)
+    return np.diff(ends[details.trace.steps.complete & (ends != NO_WORK_NS)]).astype(np.float64)
 
 
 def running_in_steps(trace: Trace, rows: Int64s) -> Floats:

@@ -14,7 +14,7 @@ from pinprof.analyses.syncs.sites import Syncs
 from pinprof.intervals import contains
 from pinprof.replay.program import ISSUE, OWN_WAIT, Call, GpuWork, with_works
 from pinprof.trace.lines import Place
-from pinprof.trace.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, TO_WEIGHT, optimizer_steps, phase_of_calls
+from pinprof.trace.spans.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, TO_WEIGHT, optimizer_steps, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 
 Region: TypeAlias = Literal["step", "model", "optimizer"]

@@ -17,17 +17,17 @@ from operator import methodcaller
 from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
-from pinprof.program.user_program import INSTALLED, OWN_FOLDERS
+from pinprof.program.user_program import INSTALLED_FOLDERS, OWN_FOLDERS, is_installed
 from pinprof.trace.callers import kept_frames
 from pinprof.trace.frames import is_generated
 from pinprof.trace.lines import SourceLine
 
-MOST_HASHED = 200
+MAX_HASHED_FILES = 200
 """A program of more files has most of them generated, or installed in a way that is not known."""
-MOST_KNOWN = 10_000
+MAX_KNOWN_STACKS = 10_000
 """Stacks that are remembered: a program has fewer places that wait, unless it generates code."""
 
-DYNAMO = f"{os.sep}torch{os.sep}_dynamo{os.sep}"
+DYNAMO_FOLDER = f"{os.sep}torch{os.sep}_dynamo{os.sep}"
 """A part of the file names of the frames between code that torch.compile made and the functions that it calls."""
 
 Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
@@ -45,21 +45,22 @@ def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
     key = also, _working_folder(), instructions(frame)
     looked_up = _known.get(key)
     if looked_up is None:
-        if len(_known) >= MOST_KNOWN:
+        if len(_known) >= MAX_KNOWN_STACKS:
             _known.clear()
-        looked_up = _known[key] = nearest_line(_frames(frame), also), tuple(codes(frame))
+        looked_up = _known[key] = nearest_line(stack_from(frame), also), codes(frame)
     return looked_up[0]
 
 
-def stack_from(frame: FrameType | None) -> Stack:
-    """Return a frame and its callers."""
-    return tuple(_frames(frame))
-
-
-def _frames(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
+def callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and its callers."""
     while frame is not None:
-        yield frame.f_code, frame.f_lineno
+        yield frame
         frame = frame.f_back
+
+
+def stack_from(frame: FrameType | None) -> Stack:
+    """Return a frame and its callers, each as its code and its line."""
+    return tuple((caller.f_code, caller.f_lineno) for caller in callers(frame))
 
 
 class _Call(NamedTuple):
@@ -72,7 +73,7 @@ class _Call(NamedTuple):
     @property
     def is_compiled(self) -> bool:
         """Whether torch.compile made its code: then the line of its calls is the first line of the function."""
-        return DYNAMO in self.called and self.line in {None, self.code.co_firstlineno}
+        return DYNAMO_FOLDER in self.called and self.line in {None, self.code.co_firstlineno}
 
 
 def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> SourceLine | None:
@@ -106,9 +107,7 @@ def _calls(frames: Iterable[tuple[CodeType, int]]) -> Iterator[_Call]:
 @cache
 def is_users(file: str) -> bool:
     """Return whether a file is the user's own code, and neither installed nor written by torch.compile."""
-    if file.startswith((*INSTALLED, "<")) or is_generated(file):
-        return False
-    return not any(f"{os.sep}{folder}{os.sep}" in file for folder in ("site-packages", "dist-packages"))
+    return not (file.startswith("<") or is_installed(file) or is_generated(file))
 
 
 def hashes_of_program() -> dict[str, str]:
@@ -118,7 +117,7 @@ def hashes_of_program() -> dict[str, str]:
     """
     files = [vars(module).get("__file__") for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     own = [path for file in files if isinstance(file, str) and is_users(path := os.path.abspath(file))]  # noqa: PTH100
-    hashes = {shown_file(path): _hash_of(path) for path in own[:MOST_HASHED]}
+    hashes = {shown_file(path): _hash_of(path) for path in own[:MAX_HASHED_FILES]}
     return {file: found for file, found in hashes.items() if found}
 
 
@@ -131,7 +130,7 @@ def _hash_of(path: str) -> str:
 
 
 def shown_file(file: str) -> str:
-    """Return a file's path as `_shown_path` does, for the present working directory."""
+    """Return a file's path as `_shown_path` does, for the current working directory."""
     return _shown_path(file, _working_folder())
 
 
@@ -146,7 +145,7 @@ def _working_folder() -> str:
 @cache
 def _shown_path(file: str, working_folder: str) -> str:
     """Return the path of a file from its folder of installed packages, the working directory, or `sys.path` on."""
-    for folder in (*sorted(INSTALLED, key=len, reverse=True), working_folder, *sys.path):
+    for folder in (*sorted(INSTALLED_FOLDERS, key=len, reverse=True), working_folder, *sys.path):
         if folder and file.startswith(folder.rstrip(os.sep) + os.sep):
             return file[len(folder.rstrip(os.sep)) + 1 :]
     return file
@@ -162,11 +161,11 @@ def frame_of_thread(thread: int) -> FrameType | None:
     frames: list[FrameType] = []
     was_enabled: list[bool] = []
     first = map(dict.get, map(_call, (sys._current_frames,)), (thread,))  # noqa: SLF001  the only way
-    callers = partial(next, accumulate(chain(first, repeat("f_back")), _attribute))
+    following = partial(next, accumulate(chain(first, repeat("f_back")), _attribute))
     steps = (
         partial(was_enabled.extend, map(_call, (gc.isenabled,))),
         gc.disable,
-        partial(frames.extend, iter(callers, None)),
+        partial(frames.extend, iter(following, None)),
         partial(next, map(_call, map((gc.disable, gc.enable).__getitem__, was_enabled))),
     )
     deque(map(_call, steps), 0)
@@ -189,28 +188,20 @@ def instructions(frame: FrameType | None) -> tuple[int, ...]:
     return tuple(key)
 
 
-def codes(frame: FrameType | None) -> Iterator[CodeType]:
-    """Yield the code of a frame and of its callers."""
-    while frame is not None:
-        yield frame.f_code
-        frame = frame.f_back
+def codes(frame: FrameType | None) -> tuple[CodeType, ...]:
+    """Return the code of a frame and of its callers."""
+    return tuple(caller.f_code for caller in callers(frame))
 
 
-SUBSCRIPTS = {"BINARY_SUBSCR": "[]", "STORE_SUBSCR": "[]=", "DELETE_SUBSCR": "del []", "CONTAINS_OP": "in"}
+SUBSCRIPT_INSTRUCTIONS = {"BINARY_SUBSCR": "[]", "STORE_SUBSCR": "[]=", "DELETE_SUBSCR": "del []", "CONTAINS_OP": "in"}
 """Instructions that run methods of objects without a call in the source."""
 
-CONDITIONS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
+CONDITION_INSTRUCTIONS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
 """How the names of instructions begin that test whether an object is true."""
 
-FORMATS = ("FORMAT_",)
-
-CALLS = ("CALL", "PRECALL")
-
-CACHE, WORD = "CACHE", 2
+CACHE, CODE_UNIT_BYTES = "CACHE", 2
 """During a call of a Python function, the position is the last of the empty `CACHE` instructions after the call, each
 of 2 bytes."""
-
-TRUTH, FORMAT = "bool", "format"
 
 
 def called_at(code: CodeType, instruction: int) -> str | None:
@@ -221,17 +212,17 @@ def called_at(code: CodeType, instruction: int) -> str | None:
     if not 0 <= instruction < len(code.co_code):
         return None
     while instruction and dis.opname[code.co_code[instruction]] == CACHE:
-        instruction -= WORD
+        instruction -= CODE_UNIT_BYTES
     operation = dis.opname[code.co_code[instruction]]
-    if operation in SUBSCRIPTS:
-        return SUBSCRIPTS[operation]
+    if operation in SUBSCRIPT_INSTRUCTIONS:
+        return SUBSCRIPT_INSTRUCTIONS[operation]
     if operation == "BINARY_OP":  # since Python 3.14 a subscript too
         return "[]" if isinstance(_expression(code, instruction), ast.Subscript) else None
-    if operation.startswith(CONDITIONS):
-        return TRUTH
-    if operation.startswith(FORMATS):
-        return FORMAT
-    return _called_name(_expression(code, instruction)) if operation.startswith(CALLS) else None
+    if operation.startswith(CONDITION_INSTRUCTIONS):
+        return "bool"
+    if operation.startswith("FORMAT_"):
+        return "format"
+    return _called_name(_expression(code, instruction)) if operation.startswith(("CALL", "PRECALL")) else None
 
 
 def _called_name(node: ast.expr | None) -> str | None:
@@ -246,7 +237,7 @@ def _expression(code: CodeType, instruction: int) -> ast.expr | None:
     """Return the expression that an instruction belongs to; None before Python 3.11."""
     if sys.version_info < (3, 11):
         return None
-    line, end_line, column, end_column = [*code.co_positions()][instruction // WORD]
+    line, end_line, column, end_column = [*code.co_positions()][instruction // CODE_UNIT_BYTES]
     if line is None or end_line is None or column is None or end_column is None:
         return None
     lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : end_line]]

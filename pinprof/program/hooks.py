@@ -1,7 +1,7 @@
 """Keeps pinprof's hooks harmless: contains their failures, replaces functions and restores them, waits for imports.
 
 All code of pinprof that a program calls without knowing it (a hook of torch, a changed function, a signal handler) goes
-through `contained`. Exceptions that end a program on purpose (`Finished`, Ctrl-C) are not an `Exception`, and pass.
+through `contained`. What ends a program on purpose (`StopRequested`, Ctrl-C) is not an `Exception`, and passes.
 """
 
 import ctypes
@@ -84,7 +84,7 @@ def start_unlisted(run: Callable[[], object]) -> Callable[[float], bool]:
     return lambda within_s: ends.acquire(timeout=within_s)
 
 
-IMMUTABLE = 1 << 8
+IMMUTABLE_TYPE_FLAG = 1 << 8
 """The flag of classes with read-only attributes (Py_TPFLAGS_IMMUTABLETYPE), such as most classes in C."""
 
 
@@ -100,14 +100,21 @@ def replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[N
     try:
         yield
     finally:
-        contained(_put_back)(holder, name, before if own else None)
+        contained(_set)(holder, name, before if own else None)
 
 
-def _put_back(holder: Any, name: str, before: Any) -> None:
-    if before is not None:
-        _set(holder, name, before)
-    else:
-        delattr(holder, name)
+def preceded(act: Callable[..., object]) -> Callable[[Any], Any]:
+    """Return a change for `replaced`: before each call, `act` gets the arguments."""
+
+    def change(function: Any) -> Any:
+        @wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            act(*args, **kwargs)
+            return function(*args, **kwargs)
+
+        return called
+
+    return change
 
 
 def noting(note: Callable[..., object]) -> Callable[[Any], Any]:
@@ -126,7 +133,11 @@ def noting(note: Callable[..., object]) -> Callable[[Any], Any]:
 
 
 def _set(holder: Any, name: str, value: Any) -> None:
-    if not (isinstance(holder, type) and holder.__flags__ & IMMUTABLE):
+    """Set an attribute; None deletes it."""
+    if value is None:
+        delattr(holder, name)
+        return
+    if not (isinstance(holder, type) and holder.__flags__ & IMMUTABLE_TYPE_FLAG):
         setattr(holder, name, value)
         return
     (attributes,) = gc.get_referents(vars(holder))  # the dictionary under Python's read-only view

@@ -9,11 +9,11 @@ from weakref import ReferenceType, ref
 
 import torch
 
-from pinprof.trace.info import Made, MadeLoader
+from pinprof.trace.metadata.info import Made, MadeLoader
 
 # ruff: noqa: SLF001  torch's iterators have all this only under private names
 
-MOST_PARTS, DEEPEST = 32, 4
+MAX_BATCH_PARTS, MAX_BATCH_DEPTH = 32, 4
 """The most parts of a batch that are looked at, and their depth."""
 
 
@@ -108,6 +108,6 @@ def has_tensor(batch: Any, depth: int = 0) -> bool:
     kind = type(batch)
     if isinstance(batch, torch.Tensor):
         return kind is torch.Tensor and batch.device.type == "cpu" and batch.layout == torch.strided
-    if kind not in (list, tuple, dict) or depth == DEEPEST or len(batch) > MOST_PARTS:
+    if kind not in (list, tuple, dict) or depth == MAX_BATCH_DEPTH or len(batch) > MAX_BATCH_PARTS:
         return False
     return any(has_tensor(part, depth + 1) for part in (batch.values() if kind is dict else batch))

@@ -14,7 +14,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from pinprof.host_time import HOST_TIME
 from pinprof.processes import MEMINFO, machine_memory
 from pinprof.standard_streams import OwnDescriptor
-from pinprof.trace.info import HostMemory, UnreadGradients
+from pinprof.trace.metadata.info import HostMemory, UnreadGradients
 from pinprof.units import NS_PER_MS
 
 EventMark: TypeAlias = Any
@@ -145,7 +145,7 @@ def sees_gpu() -> bool:
         return torch.cuda.device_count() > 0
 
 
-CGROUP, LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+CGROUP_FILE, CGROUP_LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 PINNED_AND_USED = (("allocated_bytes", "active_bytes"), ("reserved_bytes", "allocated_bytes"))
 """torch's names of the pinned bytes and of those in use: the present names, then those of the first versions that
@@ -168,9 +168,9 @@ def tries_convolutions() -> bool | None:
     return None if cudnn.deterministic or torch.are_deterministic_algorithms_enabled() else bool(cudnn.benchmark)
 
 
-MOST_KINDS = 4
+MAX_KINDS_KEPT = 4
 """The most shapes and classes that are kept."""
-PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 """Tensors of other classes may do anything when they are asked."""
 
 
@@ -181,7 +181,7 @@ def unread_gradients() -> UnreadGradients:
     whose object is not among those that exist was never read. Asking for it here makes it, so ask once a step.
     """
     objects = gc.get_objects()
-    tensors = [thing for thing in objects if type(thing) in PLAIN]
+    tensors = [thing for thing in objects if type(thing) in PLAIN_TENSORS]
     existing = set(map(id, tensors))
     leaves = [tensor for tensor in tensors if tensor.is_leaf and tensor.requires_grad]
     unread = [leaf for leaf in leaves if leaf.grad is not None and id(leaf.grad) not in existing]
@@ -205,10 +205,10 @@ def _owners(objects: list[Any], parameters: set[int]) -> Iterator[str]:
 
 
 def _first(things: Any) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(things))[:MOST_KINDS]
+    return tuple(dict.fromkeys(things))[:MAX_KINDS_KEPT]
 
 
-def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP, limits: Path = LIMITS) -> HostMemory | None:
+def host_memory(machine: Path = MEMINFO, cgroup: Path = CGROUP_FILE, limits: Path = CGROUP_LIMITS) -> HostMemory | None:
     """Return how much memory is pinned now, and how much the machine has.
 
     None if torch does not count (an old version, or a program without a GPU), if the system does not say, or if both

@@ -1,24 +1,21 @@
-"""Runs a user's script or module in this process as `python` runs it, and ends it at a step where pinprof asks."""
+"""Loads a user's script or module into this process as `python` does, and shows its errors as `python` shows them."""
 
 import ast
 import atexit
 import builtins
-import ctypes
 import io
 import os
 import pkgutil
 import runpy
-import signal
 import sys
 import sysconfig
 import threading
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from pinprof.errors import CaptureError
@@ -51,7 +48,7 @@ def is_script(path: str | os.PathLike[str]) -> bool:
 class UserProgram:
     """The words after `python` on a command line: a script, or `-m` and a module, and the arguments.
 
-    A script may also be compiled, or an archive or a folder with a `__main__`, as for python.
+    As for python, a script may also be compiled, or an archive or a folder with a `__main__`.
     """
 
     name: str
@@ -59,7 +56,7 @@ class UserProgram:
     module: bool = False
 
     @classmethod
-    def found(cls, script: str | os.PathLike[str], args: Sequence[str], *, module: bool) -> "UserProgram":
+    def at(cls, script: str | os.PathLike[str], args: Sequence[str], *, module: bool) -> "UserProgram":
         """Return the program of a command line. Raises CaptureError if the script does not exist."""
         if not module and not is_script(script):
             raise CaptureError(f"{script}: no such script")
@@ -87,7 +84,7 @@ class UserProgram:
         try:
             yield main
         finally:
-            atexit.register(_give_back, getattr(sys, "argv", []), sys.path[:], main)  # it may have deleted sys.argv
+            atexit.register(_restore_main, getattr(sys, "argv", []), sys.path[:], main)  # it may have deleted sys.argv
             shared.take_back()
             sys.argv, sys.path[:], sys.modules["__main__"] = saved
             with suppress(OSError):  # the program removed its folder, or its rights to it
@@ -147,7 +144,7 @@ class UserProgram:
         return _compiled(source, spec.origin, change)
 
 
-SHARED = ("builtins", "io", "json", "math", "os", "posixpath", "re", "shutil", "tempfile", "threading")
+SHARED_MODULES = ("builtins", "io", "json", "math", "os", "posixpath", "re", "shutil", "tempfile", "threading")
 """Modules whose functions programs replace, for tests or to watch themselves, and which a report needs."""
 
 
@@ -155,27 +152,29 @@ class _Shared:
     """The functions of shared modules, and what Python imports, traces and profiles, as they are before the program."""
 
     def __init__(self) -> None:
-        modules = [vars(sys.modules[name]) for name in SHARED if name in sys.modules]
+        modules = [vars(sys.modules[name]) for name in SHARED_MODULES if name in sys.modules]
         self._functions = [(of, {name: of[name] for name in of if callable(of[name])}) for of in modules]
         self._modules, self._finders = sys.modules.copy(), sys.meta_path[:]
         self._trace, self._profile = sys.gettrace(), sys.getprofile()
 
     def take_back(self) -> None:
         """Undo what the program changed, calling nothing that it may have replaced; as it exits, its own are back."""
-        functions = [
+        changed = [
             (of, {name: of[name] for name in before if name in of and of[name] is not before[name]})
             for of, before in self._functions
         ]
         for of, before in self._functions:
             of.update(before)
         sys.modules.update(self._modules)
-        atexit.register(_put_back, functions, sys.meta_path[:], sys.gettrace(), sys.getprofile())
+        atexit.register(_restore_changes, changed, sys.meta_path[:], sys.gettrace(), sys.getprofile())
         sys.meta_path[:] = self._finders
         sys.settrace(self._trace)
         sys.setprofile(self._profile)
 
 
-def _put_back(functions: list[tuple[dict[str, Any], dict[str, Any]]], finders: Any, trace: Any, profile: Any) -> None:
+def _restore_changes(
+    functions: list[tuple[dict[str, Any], dict[str, Any]]], finders: Any, trace: Any, profile: Any
+) -> None:
     """Give the program what it had replaced."""
     for of, changed in functions:
         of.update(changed)
@@ -184,7 +183,7 @@ def _put_back(functions: list[tuple[dict[str, Any], dict[str, Any]]], finders: A
     sys.setprofile(profile)
 
 
-def _give_back(argv: list[str], path: list[str], main: ModuleType) -> None:
+def _restore_main(argv: list[str], path: list[str], main: ModuleType) -> None:
     """Set the program's own `sys.argv`, `sys.path` and `__main__` again."""
     sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
 
@@ -288,163 +287,16 @@ def _programs_frames(trace: TracebackType | None) -> TracebackType | None:
     return frames[0] if frames else None
 
 
-@dataclass(frozen=True)
-class Ending:
-    """The exit status of a program, and whether pinprof ended it."""
-
-    exit_status: int
-    stopped: bool = False
+INSTALLED_FOLDERS = tuple(
+    {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
 
 
-class Finished(BaseException):
-    """Ends the script at a step boundary; the script's own `except Exception` does not catch it."""
+def is_installed(file: str) -> bool:
+    """Return whether a file belongs to Python or to an installed package, even to one of another environment."""
+    packages = (f"{os.sep}{folder}{os.sep}" in file for folder in ("site-packages", "dist-packages"))
+    return file.startswith(INSTALLED_FOLDERS) or any(packages)
 
-
-FINISH = getattr(signal, "SIGRTMAX", signal.SIGTERM + 3) - 2
-"""The signal by which another thread ends the main thread; no other code uses it."""
-
-_can_finish = False
-
-
-@contextmanager
-def finishable() -> Iterator[None]:
-    """Let `finish_main` end the block, which runs in the main thread; after it, no line raises an error of ours."""
-    global _can_finish  # noqa: PLW0603  one for the process
-    is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(FINISH) is signal.SIG_DFL
-    if is_ours:
-        signal.signal(FINISH, _finish)
-        _can_finish = True
-    try:
-        yield
-    finally:
-        if isinstance(sys.gettrace(), _AtNextLine):
-            sys.settrace(None)
-        if is_ours:
-            _can_finish = False
-            if signal.getsignal(FINISH) is _finish:
-                signal.signal(FINISH, signal.SIG_DFL)
-
-
-def finish_main() -> bool:
-    """End the main thread with Finished if it is still in the program; return whether. Call this in another thread."""
-    is_possible = _can_finish and signal.getsignal(FINISH) is _finish
-    if is_possible:
-        signal.pthread_kill(threading.main_thread().ident or 0, FINISH)
-    return is_possible
-
-
-def _finish(_number: int, _frame: FrameType | None) -> None:
-    if _can_finish:
-        raise Finished
-
-
-def ending_of(program: UserProgram, main: ModuleType, change: CodeChange | None = None) -> Ending:
-    """Execute the program, print its traceback if it fails, and return how it ended."""
-    try:
-        code = program.load(main, change)
-    except CaptureError:
-        raise
-    except BaseException as exc:  # noqa: BLE001  as python itself does
-        return Ending(status_after(exc))
-    vars(main).update(change.names if change else {})
-    try:
-        with finishable():
-            exec(code, vars(main))  # noqa: S102  running the user's program is the purpose
-    except BaseException as exc:  # noqa: BLE001  as python itself does
-        return Ending(0 if is_our_doing(exc) else status_after(exc))
-    return Ending(0)
-
-
-def is_our_doing(exc: BaseException) -> bool:
-    """Return whether the exception is the one by which pinprof ends the script, or was raised because of it."""
-    chain: list[BaseException | None] = [exc]
-    for link in chain:
-        if isinstance(link, Finished):
-            return True
-        if link is not None:
-            chain += [earlier for earlier in (link.__cause__, link.__context__) if earlier not in chain]
-    return False
-
-
-POLITE_STOPS = 2
-"""How often to ask a script to stop before its exception handlers are interrupted, too."""
-
-
-class Stop:
-    """Ends the program when it is called; `times` says how often it was called."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def __call__(self) -> NoReturn:
-        """End the program; if it catches that and goes on, interrupt it at its next line, outside of that `try`.
-
-        Called in another thread, it ends that thread and the main thread, which may wait for its results.
-        """
-        self.times += 1
-        if threading.current_thread() is not threading.main_thread():
-            finish_main()
-        if self.times > POLITE_STOPS:
-            raise_at_next_line(Finished())
-        raise Finished
-
-
-class _AtNextLine:
-    """A trace function that raises an error at the next line of the user's own code; then Python removes it."""
-
-    def __init__(self, error: BaseException) -> None:
-        self._error = error
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
-        if event == "line" and not _is_installed(frame):
-            raise self._error
-        return None if event == "call" else self
-
-
-def raise_at_next_line(error: BaseException) -> None:
-    """Let the next line that runs in the user's own code raise an error."""
-    raising = _AtNextLine(error)
-    sys.settrace(raising)
-    caller: FrameType | None = sys._getframe()  # noqa: SLF001  the only way to the frames below
-    while caller is not None:
-        if not _is_installed(caller):
-            caller.f_trace = raising
-        caller = None if caller.f_code is ending_of.__code__ else caller.f_back
-
-
-_calls = deque[Callable[[FrameType], None]]()
-"""What the main thread is asked to call. The interpreter may still do so after the program's end."""
-
-
-def call_in_main(act: Callable[[FrameType], None]) -> bool:
-    """Let the main thread call `act` between two bytecodes, with its innermost frame; return whether it will.
-
-    This is a pending call of the interpreter: unlike a signal, it needs no handler and interrupts no system call. It
-    has to wait while one call of C runs. What `act` raises, the next line of the user's own code raises.
-    """
-    _calls.append(act)
-    if ctypes.pythonapi.Py_AddPendingCall(_CALL, None) == 0:
-        return True
-    _calls.pop()
-    return False
-
-
-def _call(_: object) -> int:
-    try:
-        _calls.popleft()(sys._getframe(1))  # noqa: SLF001  the only way to the frame below
-    except BaseException as error:  # noqa: BLE001  Ctrl-C, too: C would lose it
-        raise_at_next_line(error)
-    return 0
-
-
-_CALL = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_call)
-
-
-def _is_installed(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith((*OWN_FOLDERS, *INSTALLED))
-
-
-INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 HOME = str(Path(__file__).parents[2])
 """The folder from which this process imports pinprof, and from which its children can."""

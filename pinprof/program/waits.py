@@ -19,7 +19,7 @@ SYNC_WARNING = "called a synchronizing CUDA operation"
 PROTOTYPE_WARNING = "Synchronization debug mode is a prototype feature"
 """Its warning when it is turned on."""
 
-LINGER_S = 0.01
+LATE_WARNINGS_S = 0.01
 """Time for threads to report a finished wait: twice the time that a thread may keep the interpreter
 (sys.getswitchinterval)."""
 
@@ -45,7 +45,7 @@ def noticing(on_wait: Callable[[], None], *, linger: bool = False) -> Iterator[N
             if linger and threading.active_count() > 1:
                 with suppress(RuntimeError):  # the program reports a failed kernel
                     torch.cuda.synchronize()
-                HOST_TIME.sleep(LINGER_S)
+                HOST_TIME.sleep(LATE_WARNINGS_S)
 
 
 def _report_wait(waits: Callable[..., bool], on_wait: Callable[[], None], *call: Any, **more: Any) -> None:

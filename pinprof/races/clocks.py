@@ -5,7 +5,7 @@ will have ended before the next work. A copy outside the host's vector may still
 share the host's vector: what one thread has waited for, all threads know.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import NamedTuple, TypeAlias
@@ -54,35 +54,30 @@ class VectorClocks:
     def record(self, event: Hashable, stream: Stream) -> None:
         """Make an event stand for all work now on a stream, and for none of its earlier work."""
         with self._lock:
-            self._events[event] = self.behind_stream(stream)
+            self._events[event] = self.ended_after(stream)
 
     def wait(self, stream: Stream, event: Hashable) -> None:
         """Make the later work of a stream wait for an event; it does not wait for an unrecorded one."""
         with self._lock:
-            _join(self._streams.setdefault(stream, {}), self.behind_event(event))
+            _join(self._streams.setdefault(stream, {}), self.ended_after_event(event))
 
     def follow(self, stream: Stream, other: Stream) -> None:
         """Make the later work of a stream wait for all work now on another."""
         with self._lock:
-            _join(self._streams.setdefault(stream, {}), self.behind_stream(other))
+            _join(self._streams.setdefault(stream, {}), self.ended_after(other))
 
-    def behind_stream(self, stream: Stream) -> EndedCopies:
-        """Return what has ended when all work now on a stream has ended."""
-        with self._lock:
-            return dict(self._streams.get(stream, {}))
-
-    def behind_event(self, event: Hashable) -> EndedCopies:
-        """Return what has ended when an event has ended; nothing if it was not recorded."""
+    def ended_after_event(self, event: Hashable) -> EndedCopies:
+        """Return which copies have ended once an event has ended; none if it was not recorded."""
         with self._lock:
             return self._events.get(event, {})
 
-    def behind_device(self, device: int | None) -> EndedCopies:
-        """Return what has ended when all work now on a device has ended; None stands for all devices."""
+    def ended_after_device(self, device: int) -> EndedCopies:
+        """Return which copies have ended once the present work of a device has ended."""
         with self._lock:
-            return self.behind(stream for stream in self._streams if device is None or stream.device == device)
+            return self.ended_after(*(stream for stream in self._streams if stream.device == device))
 
-    def behind(self, streams: Iterable[Stream]) -> EndedCopies:
-        """Return what has ended when all work now on some streams has ended."""
+    def ended_after(self, *streams: Stream) -> EndedCopies:
+        """Return which copies have ended once the present work of some streams has ended."""
         with self._lock:
             ended: dict[Stream, int] = {}
             for stream in streams:
@@ -95,7 +90,7 @@ class VectorClocks:
             return {stream.device for stream in self._streams}
 
     def host_learns(self, ended: EndedCopies) -> bool:
-        """Let the host know what has ended; return whether any of that is new to it."""
+        """Tell the host which copies have ended; return whether any of that is new to it."""
         with self._lock:
             return _join(self._host, ended)
 

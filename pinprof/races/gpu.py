@@ -10,11 +10,11 @@ from torch import Tensor
 
 from pinprof.program.machine import has_gpu
 from pinprof.races.clocks import Stream
+from pinprof.units import NS_PER_MS
 
 # ruff: noqa: SLF001  some of this has no public name
 
 _C: Any = torch._C
-NS_PER_MS = 1e6
 
 
 class Gpu:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from os import getpid
-from typing import Literal
+from typing import Literal, get_args
 from weakref import WeakSet
 
 from pinprof.errors import PinprofError, UnsafeCopyError
-from pinprof.program.user_program import UserProgram, ending_of, exit_as_fork
+from pinprof.program.ending import ending_of
+from pinprof.program.user_program import UserProgram, exit_as_fork
 from pinprof.program.waits import has_compiled
 from pinprof.races.gpu import Gpu
 from pinprof.races.operators import Operators, beyond_operators, in_new_threads, registered_memory
@@ -29,11 +30,10 @@ else:
     from typing_extensions import Self
 
 Mode = Literal["warn", "raise", "collect"]
-MODES = ("warn", "raise", "collect")
 
 NO_GPU = "torch sees no GPU, so there was no copy to follow."
-COMPILED = "torch.compile has compiled code: the guard sees only its inputs and outputs"
-CAVEAT = (
+COMPILED_UNSEEN = "torch.compile has compiled code: the guard sees only its inputs and outputs"
+UNNEEDED_CAVEAT = (
     "Candidates only: the guard sees only uses of tensors. Time measurements, numpy views, other libraries, or error "
     "checks may need the wait."
 )
@@ -54,8 +54,8 @@ class Guard:
         on_found: Callable[[Violation], None] = lambda _: None,
         gpu: Gpu | None = None,
     ) -> None:
-        if mode not in MODES:
-            raise PinprofError(f"mode={mode!r}: choose one of {', '.join(MODES)}")
+        if mode not in get_args(Mode):
+            raise PinprofError(f"mode={mode!r}: choose one of {', '.join(get_args(Mode))}")
         self.mode = mode
         self._on_found = on_found
         self._gpu = gpu or Gpu()
@@ -89,7 +89,7 @@ class Guard:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the program does that the guard cannot see."""
-        return (*sorted(self._watch.notes if self._watch else ()), *([COMPILED] if self._compiled else ()))
+        return (*sorted(self._watch.notes if self._watch else ()), *([COMPILED_UNSEEN] if self._compiled else ()))
 
     def __enter__(self) -> Self:
         if self._watch is not None:
@@ -162,7 +162,8 @@ def _about_waits(unneeded: tuple[Synchronize, ...]) -> list[str]:
     if not unneeded:
         return ["Every synchronize was followed by a use of what it had waited for."]
     rows = "\n".join(f"  {wait}" for wait in unneeded)
-    return [f"{pin507_unneeded_synchronize.RULE.id}: synchronizes that no access of the host needed\n{rows}\n{CAVEAT}"]
+    title = f"{pin507_unneeded_synchronize.RULE.id}: synchronizes that no access of the host needed"
+    return [f"{title}\n{rows}\n{UNNEEDED_CAVEAT}"]
 
 
 _watches: WeakSet[Watch] = WeakSet()
@@ -183,7 +184,7 @@ def run_guarded(script: str | os.PathLike[str], args: Sequence[str], guard: Guar
     If the script fails, its traceback goes to standard error as Python prints it. Raises CaptureError if the script
     does not exist.
     """
-    program, process = UserProgram.found(script, args, module=module), getpid()
+    program, process = UserProgram.at(script, args, module=module), getpid()
     with program.as_main() as main, guard:
         status = ending_of(program, main, None).exit_status
     if getpid() != process:

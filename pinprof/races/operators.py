@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pinprof.program.hooks import replaced
+from pinprof.program.hooks import preceded, replaced
+from pinprof.program.machine import PLAIN_TENSORS
 from pinprof.races.pending_copies import Access
 from pinprof.races.torch_ops import may_copy_within
 from pinprof.races.watch import Watch
@@ -21,7 +22,7 @@ from pinprof.races.watch import Watch
 _C: Any = torch._C
 _Mode: Any = TorchDispatchMode
 
-COMPILERS = "torch._subclasses."
+COMPILER_MODULES = "torch._subclasses."
 """The modules of tensors without memory, which represent others while a program is compiled."""
 
 
@@ -43,7 +44,7 @@ class Operators(_Mode):  # type: ignore[misc]
         """Call one operator."""
         kwargs = kwargs or {}
         if types and any(kind.__torch_dispatch__ is not Tensor.__torch_dispatch__ for kind in types):
-            if not any(kind.__module__.startswith(COMPILERS) for kind in types):
+            if not any(kind.__module__.startswith(COMPILER_MODULES) for kind in types):
                 return NotImplemented  # tensor classes that call operators themselves, which come here too
             return func(*args, **kwargs)
         if not isinstance(func, torch._ops.OpOverload):
@@ -86,7 +87,7 @@ def in_new_threads(mode: Operators) -> Iterator[None]:
 def beyond_operators(watch: Watch) -> Iterator[None]:
     """Tell the watch about uses of a tensor's memory without an operator of torch."""
     with ExitStack() as undo:
-        for holder, name, kind, action in _others():
+        for holder, name, kind, action in BEYOND_OPERATORS:
             undo.enter_context(replaced(holder, name, _reporting(watch, kind, action)))
         for name in ("__float__", "__index__", "__complex__"):
             undo.enter_context(replaced(Tensor, name, _reporting(watch, "read", "torch.tensor", only_if=_are_unseen)))
@@ -94,15 +95,16 @@ def beyond_operators(watch: Watch) -> Iterator[None]:
         yield
 
 
-def _others() -> Iterator[tuple[Any, str, Access, str]]:
-    yield Tensor, "numpy", "view", "Tensor.numpy"  # __array__ calls it, and so does np.asarray
-    yield Tensor, "__dlpack__", "view", "DLPack"
-    yield torch.utils.dlpack, "to_dlpack", "view", "DLPack"
-    yield Tensor, "tolist", "read", "Tensor.tolist"
-    yield Tensor, "__reduce_ex__", "read", "pickling, as torch.save does it,"
-    yield torch._tensor_str, "_str", "read", "printing"
-    yield Tensor, "apply_", "write", "Tensor.apply_"
-    yield Tensor, "map_", "write", "Tensor.map_"
+BEYOND_OPERATORS: tuple[tuple[Any, str, Access, str], ...] = (
+    (Tensor, "numpy", "view", "Tensor.numpy"),  # __array__ calls it, and so does np.asarray
+    (Tensor, "__dlpack__", "view", "DLPack"),
+    (torch.utils.dlpack, "to_dlpack", "view", "DLPack"),
+    (Tensor, "tolist", "read", "Tensor.tolist"),
+    (Tensor, "__reduce_ex__", "read", "pickling, as torch.save does it,"),
+    (torch._tensor_str, "_str", "read", "printing"),
+    (Tensor, "apply_", "write", "Tensor.apply_"),
+    (Tensor, "map_", "write", "Tensor.map_"),
+)
 
 
 def _are_unseen() -> bool:
@@ -116,15 +118,12 @@ def _reporting(
     def change(function: Any) -> Any:
         @wraps(function)
         def wrapper(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            def call() -> Any:
-                return function(tensor, *args, **kwargs)
-
+            call = partial(function, tensor, *args, **kwargs)
             if not only_if():
                 return call()
-            others: list[tuple[Tensor, Access]] = [(arg, "read") for arg in args if type(arg) in PLAIN]
-            both = [(tensor, kind), *others]
-            uses = [(used, use) for used, use in both if type(used) in PLAIN and not watch.gpu.owns(used)]
-            return watch.use(uses, action, call)
+            uses: list[tuple[Tensor, Access]] = [(tensor, kind), *((arg, "read") for arg in args)]
+            own = [(used, use) for used, use in uses if type(used) in PLAIN_TENSORS and not watch.gpu.owns(used)]
+            return watch.use(own, action, call)
 
         wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
         return wrapper
@@ -132,15 +131,11 @@ def _reporting(
     return change
 
 
-PLAIN = (Tensor, torch.nn.Parameter)
-"""Classes of tensors with their own memory."""
-
-
 @contextmanager
 def _sent_to_processes(watch: Watch) -> Iterator[None]:
     """Tell the watch about tensors that go to another process, which have their own way of pickling."""
     reducers: dict[Any, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-    before = {kind: reducers[kind] for kind in PLAIN if kind in reducers}
+    before = {kind: reducers[kind] for kind in PLAIN_TENSORS if kind in reducers}
     show = _reporting(watch, "read", "handing over to another process")
     reducers.update({kind: show(reducer) for kind, reducer in before.items()})
     try:
@@ -153,14 +148,6 @@ def _sent_to_processes(watch: Watch) -> Iterator[None]:
 def registered_memory(watch: Watch) -> Iterator[None]:
     """Tell the watch about memory that the program pins by `torch.cuda.cudart()`, which torch does not manage."""
 
-    def pinning(function: Any) -> Any:
-        @wraps(function)
-        def pin(address: int, size: int, *flags: Any) -> Any:
-            watch.registered(address, size)
-            return function(address, size, *flags)
-
-        return pin
-
     def unpinning(function: Any) -> Any:
         @wraps(function)
         def unpin(address: int) -> Any:
@@ -171,6 +158,7 @@ def registered_memory(watch: Watch) -> Iterator[None]:
     cudart = getattr(watch.gpu.c, "_cudart", None)
     with ExitStack() as undo:
         if cudart is not None:
+            pinning = preceded(lambda address, size, *_flags: watch.registered(address, size))
             undo.enter_context(replaced(cudart, "cudaHostRegister", pinning))
             undo.enter_context(replaced(cudart, "cudaHostUnregister", unpinning))
         yield

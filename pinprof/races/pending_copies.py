@@ -14,7 +14,7 @@ from pinprof.races.clocks import Ticket
 Access = Literal["read", "write", "view", "unpin"]
 """What the host does with memory; the guard does not see the reads and writes of a view, such as a numpy array."""
 
-SWEEP = 64
+SWEEP_AT_COPIES = 64
 """Copies whose memory is gone are dropped at this number of copies, and at each doubling of it."""
 
 
@@ -58,7 +58,7 @@ class PendingCopies:
         self._addresses: list[int] = []
         self._copies: list[Copy] = []
         self._longest = 0
-        self._sweep_at = SWEEP
+        self._sweep_at = SWEEP_AT_COPIES
 
     def __len__(self) -> int:
         return len(self._copies)
@@ -79,7 +79,7 @@ class PendingCopies:
         self._longest = max(self._longest, copy.memory.end - copy.memory.address)
         if len(self) >= self._sweep_at:
             self.drop(lambda old: old.is_past)
-            self._sweep_at = max(SWEEP, 2 * len(self))
+            self._sweep_at = max(SWEEP_AT_COPIES, 2 * len(self))
 
     def overlapping(self, memory: "Extent") -> list[Copy]:
         """Return the copies that share a byte with memory."""
@@ -115,7 +115,7 @@ def _stands_for(copy: Copy, earlier: Copy) -> bool:
     )
 
 
-HARDEST = 100_000
+MAX_OVERLAP_WORK = 100_000
 """Steps after which the search for a byte that two strided tensors share stops."""
 
 
@@ -158,7 +158,7 @@ class Extent:
         if self.is_dense and other.is_dense:
             return True
         try:
-            return np.shares_memory(_as_array(self), _as_array(other), max_work=HARDEST)  # type: ignore[arg-type]
+            return np.shares_memory(_as_array(self), _as_array(other), max_work=MAX_OVERLAP_WORK)  # type: ignore[arg-type]
         except np.exceptions.TooHardError:
             return True
 

@@ -25,7 +25,7 @@ def following_streams(watch: Watch) -> Iterator[None]:
     explicit = _ExplicitWait()
     with ExitStack() as undo:
         undo.enter_context(
-            taking_warnings(lambda: None if explicit.inside else watch.learn(watch.behind_current(), "an operator"))
+            taking_warnings(lambda: None if explicit.inside else watch.learn(watch.ended_after_now(), "an operator"))
         )
         for holder, name, change in _changes(watch, explicit):
             if hasattr(holder, name):
@@ -34,7 +34,7 @@ def following_streams(watch: Watch) -> Iterator[None]:
 
 
 class _ExplicitWait(threading.local):
-    """Whether this thread is in a call that waits by name: the watch knows more of it than torch's warning says."""
+    """Whether this thread is in a call that waits by name: torch's warning says less about that wait than its name."""
 
     inside = False
 
@@ -48,14 +48,14 @@ def _changes(watch: Watch, explicit: _ExplicitWait) -> Iterator[tuple[Any, str, 
     for name, note in _methods_of_streams(watch):  # torch.cuda's streams call the methods of events
         yield gpu.generic.Stream, name, _if_of_a_gpu(gpu, noting(note))
 
-    def behind_device(device: int | None = None) -> EndedCopies:
-        return watch.clocks.behind_device(gpu.c._cuda_getDevice() if device is None else device)  # noqa: SLF001
+    def ended_after_device(device: int | None = None) -> EndedCopies:
+        return watch.clocks.ended_after_device(gpu.c._cuda_getDevice() if device is None else device)  # noqa: SLF001
 
-    of_accelerator = ends("torch.accelerator.synchronize", behind_device, removable=True)
-    yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", behind_device, removable=True)
+    of_accelerator = ends("torch.accelerator.synchronize", ended_after_device, removable=True)
+    yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", ended_after_device, removable=True)
     yield gpu.c, "_accelerator_synchronizeDevice", of_accelerator
     if torch.distributed.is_available():  # it waits without a warning, unless it is asynchronous and returns a handle
-        barrier = ends("a barrier", lambda *_: watch.behind_current(), is_over=lambda result: result is None)
+        barrier = ends("a barrier", lambda *_: watch.ended_after_now(), is_over=lambda result: result is None)
         yield torch.distributed, "barrier", barrier
 
 
@@ -75,23 +75,23 @@ def _of_classes(
     def waits(_: None, event: Any, stream: Any = None) -> None:
         watch.clocks.wait(on(event, stream), key_of_event(event))
 
-    def behind_event(event: Any) -> EndedCopies:
-        return watch.clocks.behind_event(key_of_event(event))
+    def ended_after_event(event: Any) -> EndedCopies:
+        return watch.clocks.ended_after_event(key_of_event(event))
 
-    def behind_both(first: Any, last: Any) -> EndedCopies:
-        one, other = behind_event(first), behind_event(last)
+    def ended_after_both(first: Any, last: Any) -> EndedCopies:
+        one, other = ended_after_event(first), ended_after_event(last)
         return {stream: max(one.get(stream, 0), other.get(stream, 0)) for stream in {*one, *other}}
 
-    def behind_stream(stream: Any) -> EndedCopies:
-        return watch.clocks.behind_stream(key_of_stream(stream))
+    def ended_after_stream(stream: Any) -> EndedCopies:
+        return watch.clocks.ended_after(key_of_stream(stream))
 
     yield events, "record", noting(recorded)
     yield events, "wait", noting(waits)
-    yield events, "synchronize", ends("Event.synchronize", behind_event, removable=True)
-    yield events, "query", ends("Event.query", behind_event, is_over=bool)
-    yield events, "elapsed_time", ends("Event.elapsed_time", behind_both)
-    yield streams, "synchronize", ends("Stream.synchronize", behind_stream, removable=True)
-    yield streams, "query", ends("Stream.query", behind_stream, is_over=bool)
+    yield events, "synchronize", ends("Event.synchronize", ended_after_event, removable=True)
+    yield events, "query", ends("Event.query", ended_after_event, is_over=bool)
+    yield events, "elapsed_time", ends("Event.elapsed_time", ended_after_both)
+    yield streams, "synchronize", ends("Stream.synchronize", ended_after_stream, removable=True)
+    yield streams, "query", ends("Stream.query", ended_after_stream, is_over=bool)
 
 
 def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]]]:
@@ -115,7 +115,7 @@ def _changed(
     watch: Watch,
     explicit: _ExplicitWait,
     how: str,
-    behind: Callable[..., EndedCopies],
+    ended_after: Callable[..., EndedCopies],
     *,
     is_over: Callable[[Any], bool] = lambda _: True,
     removable: bool = False,
@@ -125,7 +125,7 @@ def _changed(
     def change(function: Any) -> Any:
         @wraps(function)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            ended = behind(*args)  # before the call: it does not wait for what others queue meanwhile
+            ended = ended_after(*args)  # before the call: it does not wait for what others queue meanwhile
             outer, explicit.inside = explicit.inside, True
             try:
                 result = function(*args, **kwargs)

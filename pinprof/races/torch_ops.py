@@ -1,5 +1,6 @@
 """What torch's operators do, by their schemas: what they read and write, and what they copy between host and device."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -11,31 +12,15 @@ from torch import Tensor
 from pinprof.races.gpu import Gpu
 
 _aten: Any = torch.ops.aten
-COPY, TO_COPY, FOREACH_COPY = _aten.copy_.default, _aten._to_copy.default, _aten._foreach_copy_.default  # noqa: SLF001
-COPIES = frozenset((COPY, TO_COPY, FOREACH_COPY))
+ATEN_COPY, ATEN_TO_COPY, ATEN_FOREACH_COPY = _aten.copy_.default, _aten._to_copy.default, _aten._foreach_copy_.default  # noqa: SLF001
+COPY_OPERATORS = frozenset((ATEN_COPY, ATEN_TO_COPY, ATEN_FOREACH_COPY))
 """The operators that can copy between host and device without blocking; `to`, `cuda` and `cpu` call them."""
 
-IGNORES_CONTENTS = (
-    "aten::_reshape_alias",
-    "aten::_unsafe_view",
-    "aten::is_pinned",
-    "aten::is_same_size",
-    "aten::lift_fresh",
-    "aten::record_stream",
-    "aten::resize_",
-    "aten::set_",
+IGNORES_CONTENTS = re.compile(
+    "aten::(_reshape_alias|_unsafe_view|is_pinned|is_same_size|lift_fresh|record_stream|resize_|set_"
+    "|(new_|empty|size|sym_|stride|storage_offset).*|.*_like)"
 )
 """Operators that take tensors but do not read their contents, although their schema does not say so."""
-
-IGNORES_CONTENTS_END = ("_like",)
-IGNORES_CONTENTS_START = (
-    "aten::new_",
-    "aten::empty",
-    "aten::size",
-    "aten::sym_",
-    "aten::stride",
-    "aten::storage_offset",
-)
 
 
 class Effect(NamedTuple):
@@ -52,7 +37,7 @@ class Effect(NamedTuple):
 def effects(op: Any) -> tuple[Effect, ...]:
     """Return what an operator reads and writes, by argument, without arguments whose contents it ignores."""
     schema = op._schema  # noqa: SLF001  there is no public schema
-    if _ignores_contents(op, schema.name):
+    if IGNORES_CONTENTS.fullmatch(schema.name) or torch.Tag.inplace_view in op.tags:
         return ()
     return tuple(
         Effect(position, argument.name, argument.alias_info is not None, _training(schema, argument.name))
@@ -61,23 +46,14 @@ def effects(op: Any) -> tuple[Effect, ...]:
     )  # an alias that it does not write is the base of a view
 
 
-STATISTICS = ("running_mean", "running_var")
+BATCH_NORM_STATISTICS = ("running_mean", "running_var")
 """Arguments that batch norm writes in training; the schemas of its older forms do not say so."""
 
 
 def _training(schema: Any, argument: str) -> int | None:
     names = [parameter.name for parameter in schema.arguments]
-    lacks_write = argument in STATISTICS and schema.name.endswith("batch_norm") and "training" in names
+    lacks_write = argument in BATCH_NORM_STATISTICS and schema.name.endswith("batch_norm") and "training" in names
     return names.index("training") if lacks_write else None
-
-
-def _ignores_contents(op: Any, name: str) -> bool:
-    return (
-        name in IGNORES_CONTENTS
-        or name.endswith(IGNORES_CONTENTS_END)
-        or name.startswith(IGNORES_CONTENTS_START)
-        or torch.Tag.inplace_view in op.tags
-    )
 
 
 @cache
@@ -146,26 +122,23 @@ def parts(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def is_transfer(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether one of `COPIES` copies between the host and a device."""
-    if op is TO_COPY:
+    """Return whether one of `COPY_OPERATORS` copies between the host and a device."""
+    if op is ATEN_TO_COPY:
         target = kwargs.get("device")
         return target is not None and gpu.owns(target) != gpu.owns(args[0])
     return any(gpu.owns(to) != gpu.owns(source) for to, source in _pairs(op, args, None))
 
 
 def device_of(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
-    """Return the index of the device that a call of one of `COPIES` copies from or to; None for the current one."""
-    if op is TO_COPY:
-        sides = [args[0], kwargs["device"]]
-    else:
-        pair = next(pair for pair in _pairs(op, args, None) if gpu.owns(pair[0]) != gpu.owns(pair[1]))
-        sides = [*pair]
+    """Return the index of the device that one of `COPY_OPERATORS` copies from or to; None for the current one."""
+    pairs = [(args[0], kwargs["device"])] if op is ATEN_TO_COPY else _pairs(op, args, None)
+    sides = next(pair for pair in pairs if gpu.owns(pair[0]) != gpu.owns(pair[1]))
     on_device = next(side for side in sides if gpu.owns(side))
     return on_device.device.index if isinstance(on_device, Tensor) else on_device.index
 
 
 def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator[Transfer]:
-    """Yield the copies between host and device of a call of one of `COPIES`."""
+    """Yield the copies between host and device of a call of one of `COPY_OPERATORS`."""
     for to, source in _pairs(op, args, result):
         to_host = not gpu.owns(to)
         if to_host == gpu.owns(source):
@@ -175,16 +148,16 @@ def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator
 
 
 def is_non_blocking(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether a call of one of `COPIES` asks not to block."""
-    if op is not TO_COPY and len(args) > 2:  # noqa: PLR2004  destination, source, non_blocking
+    """Return whether a call of one of `COPY_OPERATORS` asks not to block."""
+    if op is not ATEN_TO_COPY and len(args) > 2:  # noqa: PLR2004  destination, source, non_blocking
         return bool(args[2])
     return bool(kwargs.get("non_blocking", False))
 
 
 def _pairs(op: Any, args: tuple[Any, ...], result: Any) -> Iterator[tuple[Tensor, Tensor]]:
-    if op is FOREACH_COPY:
+    if op is ATEN_FOREACH_COPY:
         yield from zip(args[0], args[1], strict=True)
-    elif op is COPY:
+    elif op is ATEN_COPY:
         yield args[0], args[1]
     else:
         yield result, args[0]

@@ -1,7 +1,7 @@
 """What the guard finds, and its text: unsafe uses of memory, and synchronizes that the host did not need."""
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -18,9 +18,9 @@ from pinprof.rules.rule import Rule
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.units import duration, size
 
-LIBRARY_FRAMES = 5
+MAX_FRAMES_BESIDE_LINE = 5
 """How many library frames a text shows between the user's line and the call."""
-WIDTH_OF_SOURCE = 100
+SOURCE_CHARS = 100
 
 
 @dataclass(frozen=True)
@@ -103,24 +103,21 @@ def rule_for(kind: Access, *, to_host: bool) -> Rule:
     return (pin504_destination_written if to_host else pin503_source_written).RULE
 
 
-def _lines(violation: Violation) -> list[str]:
+def _lines(violation: Violation) -> Iterator[str]:
     doubt = "" if violation.is_certain else " (safe if it is only read)"
-    lines = [f"{violation.rule.id}: {violation.rule.title}{doubt}"]
-    copied = (
-        f"{violation.direction} of {violation.dtype} {violation.shape}, {size(violation.nbytes)}, on {violation.stream}"
-    )
-    lines += _side(f"the copy: {copied}", violation.copy, violation.sources[0])
+    yield f"{violation.rule.id}: {violation.rule.title}{doubt}"
+    copied = f"{violation.direction} of {violation.dtype} {violation.shape}, {size(violation.nbytes)}"
+    yield from _side(f"the copy: {copied}, on {violation.stream}", violation.copy, violation.sources[0])
     thread = "" if violation.thread == "MainThread" else f" in thread {violation.thread}"
     on_stream = f" on {violation.access_stream}" if violation.access_stream else ""
-    lines += _side(f"the access: {violation.action}{on_stream}{thread}", violation.access, violation.sources[1])
-    lines.append(f"  {_timing(violation)}")
+    yield from _side(f"the access: {violation.action}{on_stream}{thread}", violation.access, violation.sources[1])
+    yield f"  {_timing(violation)}"
     if violation.latest_wait:
         where = _at(violation.latest_wait.place)
-        lines.append(f"  The host waited in between, but not for this copy: {violation.latest_wait.how} at {where}")
+        yield f"  The host waited in between, but not for this copy: {violation.latest_wait.how} at {where}"
     if violation.times > 1:
-        lines.append(f"  Seen {violation.times} times from these two places; the rest describes the first time.")
-    lines.append(f"  Fix: {violation.fix}")
-    return lines
+        yield f"  Seen {violation.times} times from these two places; the rest describes the first time."
+    yield f"  Fix: {violation.fix}"
 
 
 def source_of(place: SourceLine) -> str:
@@ -128,17 +125,16 @@ def source_of(place: SourceLine) -> str:
     return linecache.getline(place.file, place.line).strip() if place.line is not None else ""
 
 
-def _side(title: str, place: SourceLine, source: str) -> list[str]:
-    lines = [f"  {title}", f"    at {_at(place)}"]
+def _side(title: str, place: SourceLine, source: str) -> Iterator[str]:
+    yield from (f"  {title}", f"    at {_at(place)}")
     if source:
-        lines.append(f"        {source[:WIDTH_OF_SOURCE]}")
+        yield f"        {source[:SOURCE_CHARS]}"
     own_frame = f"{place.file}:{place.line}:{place.function}"
     depth = place.stack.index(own_frame) if own_frame in place.stack else 0
-    inner_frames = [*reversed(place.stack[:depth][:LIBRARY_FRAMES])]
-    callers = place.stack[depth + 1 : depth + 1 + LIBRARY_FRAMES]
-    lines += [f"      within it {_frame(frame)}" for frame in inner_frames]
-    lines += [f"      called from {_frame(frame)}" for frame in callers]
-    return lines
+    for frame in reversed(place.stack[:depth][:MAX_FRAMES_BESIDE_LINE]):
+        yield f"      within it {_frame(frame)}"
+    for frame in place.stack[depth + 1 :][:MAX_FRAMES_BESIDE_LINE]:
+        yield f"      called from {_frame(frame)}"
 
 
 def _at(place: SourceLine) -> str:

@@ -17,7 +17,7 @@ from pinprof.races.clocks import EndedCopies, Stream, VectorClocks
 from pinprof.races.gpu import CopyMark, Gpu
 from pinprof.races.pending_copies import Access, Copy, Extent, PendingCopies
 from pinprof.races.torch_ops import (
-    COPIES,
+    COPY_OPERATORS,
     Transfer,
     accesses_of,
     device_of,
@@ -38,10 +38,17 @@ Use = tuple[Extent, Access]
 _Conflict = tuple[Copy, Access, bool]
 """A copy, what the host does with its memory, and whether the copy has ended by now."""
 
-AROUND_A_MODE = (os.path.join("torch", "_compile.py"), os.path.join("torch", "_dynamo", "eval_frame.py"))  # noqa: PTH118
+FILES_AROUND_A_MODE = (os.path.join("torch", "_compile.py"), os.path.join("torch", "_dynamo", "eval_frame.py"))  # noqa: PTH118
 
-VERBS: dict[Access, str] = {"read": "reads", "write": "writes", "view": "hands out a view", "unpin": "takes the memory"}
-CAPTURED = "copies in CUDA graphs were captured: the guard does not see what a replay reads and writes on the host"
+ACCESS_VERBS: dict[Access, str] = {
+    "read": "reads",
+    "write": "writes",
+    "view": "hands out a view",
+    "unpin": "takes the memory",
+}
+CAPTURED_UNSEEN = (
+    "copies in CUDA graphs were captured: the guard does not see what a replay reads and writes on the host"
+)
 
 
 class Watch:
@@ -81,7 +88,7 @@ class Watch:
 
     def call(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call an operator and return its result."""
-        if op in COPIES and is_transfer(self.gpu, op, args, kwargs):
+        if op in COPY_OPERATORS and is_transfer(self.gpu, op, args, kwargs):
             return self._copy(op, args, kwargs)
         if not self._pending and self._waits is None:
             return op(*args, **kwargs)
@@ -107,11 +114,11 @@ class Watch:
 
     def _using(self, uses: list[Use], action: str, call: Callable[[], Any]) -> Any:
         conflicts = self._conflicts(uses)
-        if conflicts and self._before:
-            self._tell(conflicts, action)
+        if self._before:
+            self._report_conflicts(conflicts, action)
         result = call()
-        if conflicts and not self._before:
-            self._tell(conflicts, action)
+        if not self._before:
+            self._report_conflicts(conflicts, action)
         return result
 
     def _look_for_reuse(self, fresh: Iterable[Tensor], action: str) -> None:
@@ -120,8 +127,7 @@ class Watch:
         with self._lock:
             reused = {copy for extent in extents for copy in self._pending.overlapping(extent)}
             reused = {copy for copy in reused if not copy.protected and copy.is_freed()}
-        if reused:
-            self._tell([(copy, "unpin", copy.mark.has_ended()) for copy in reused], action)
+        self._report_conflicts([(copy, "unpin", copy.mark.has_ended()) for copy in reused], action)
 
     def _conflicts(self, uses: Iterable[Use], is_over: Callable[[Copy], bool] = lambda _: False) -> list[_Conflict]:
         with self._lock:
@@ -136,8 +142,10 @@ class Watch:
                         conflicts[copy] = kind
             return [(copy, kind, copy.mark.has_ended()) for copy, kind in conflicts.items()]
 
-    def _tell(self, conflicts: list[_Conflict], action: str, by: Stream | None = None) -> None:
+    def _report_conflicts(self, conflicts: list[_Conflict], action: str, by: Stream | None = None) -> None:
         """Report conflicts of the host, or of a copy on a stream."""
+        if not conflicts:
+            return
         place = place_of(stack_from(sys._getframe(1)))  # noqa: SLF001  the only way to the caller's frames
         for copy, kind, had_ended in conflicts:
             copied_at = place_of(copy.stack)
@@ -154,7 +162,7 @@ class Watch:
                     stream=copy.ticket.stream,
                     copy=copied_at,
                     access=place,
-                    action=f"{action} {VERBS[kind]}",
+                    action=f"{action} {ACCESS_VERBS[kind]}",
                     access_stream=by,
                     thread=threading.current_thread().name,
                     had_ended=had_ended,
@@ -173,7 +181,7 @@ class Watch:
 
     def _copy(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.gpu.is_capturing():
-            self.notes.add(CAPTURED)
+            self.notes.add(CAPTURED_UNSEEN)
             return op(*args, **kwargs)
         name = op._schema.name  # noqa: SLF001  the only place where an operator says it
         if not is_non_blocking(op, args, kwargs):
@@ -181,7 +189,7 @@ class Watch:
             for transfer in transfers(self.gpu, op, args, result):
                 stream = self.gpu.current_stream(transfer.device.device.index)
                 self._use_by_copy(transfer, stream, name)
-                self.learn(self.clocks.behind_stream(stream), "a blocking copy")
+                self.learn(self.clocks.ended_after(stream), "a blocking copy")
             return result
         self._on_copy()
         mark = self.gpu.begin(device_of(self.gpu, op, args, kwargs))
@@ -201,8 +209,7 @@ class Watch:
             return False
         uses = [(extent, kind) for extent in self._extents(transfer.host)]
         conflicts = self._conflicts(uses, lambda copy: self.clocks.precedes(copy.ticket, stream))
-        if conflicts:
-            self._tell(conflicts, name, stream)
+        self._report_conflicts(conflicts, name, stream)
         return True
 
     def _add(self, transfer: Transfer, stream: Stream, mark: CopyMark) -> None:
@@ -260,9 +267,9 @@ class Watch:
             if self._waits is not None and removable:
                 self._waits.note_wait(how, place_of(stack), settled)
 
-    def behind_current(self) -> EndedCopies:
-        """Return what has ended when all work now on this thread's current streams of all devices has ended."""
-        return self.clocks.behind(self.gpu.current_stream(device) for device in self.clocks.devices())
+    def ended_after_now(self) -> EndedCopies:
+        """Return which copies have ended once the present work of this thread's current streams has ended."""
+        return self.clocks.ended_after(*map(self.gpu.current_stream, self.clocks.devices()))
 
     def forget(self) -> None:
         """Forget all copies, as a forked process must: they belong to its parent."""
@@ -281,7 +288,7 @@ def place_of(stack: Stack) -> SourceLine:
 
 def _is_between(code: CodeType) -> bool:
     """Return whether a frame is pinprof's, or torch's around a mode, which prevents compiling it."""
-    return code.co_filename.startswith(OWN_FOLDERS) or code.co_filename.endswith(AROUND_A_MODE)
+    return code.co_filename.startswith(OWN_FOLDERS) or code.co_filename.endswith(FILES_AROUND_A_MODE)
 
 
 def _extent(tensor: Tensor) -> Extent:

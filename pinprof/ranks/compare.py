@@ -37,16 +37,16 @@ from pinprof.verdict.step_limits import BY_HOST
 OfRank: TypeAlias = tuple[int, Finding]
 """A finding and its rank."""
 
-SKEWED = 0.05
+MIN_SKEW_SHARE = 0.05
 """A rank holds up the others if its step alone is longer by this share. Two runs of one program differ by 3 %, so ranks
 that do the same work differ by less than twice that."""
 
-EXPLAINED, SEEN = 0.8, 0.5
+MIN_SHARE_EXPLAINED, MIN_SHARE_WAITED = 0.8, 0.5
 """A rank holds up the others if its own longer work is at least the first share of what they wait, and what they wait
 at least the second share of its longer work."""
 
-COLLECTIVES_SHOWN = 10
-MOSTLY = 0.5
+MAX_COLLECTIVES_SHOWN = 10
+MIN_SHARE_OF_REASON = 0.5
 """A reason explains at least this share of the time by which a slow rank's step is longer, or a late rank is late."""
 
 
@@ -149,9 +149,18 @@ def _shared(members: Sequence[OfRank]) -> SharedFinding:
             place = site.evidence.place
             at[place, count[place]].append((number, site))
             count[place] += 1
-    sites = [SharedSite(max((site for _, site in same), key=_cost), _ranks(same)) for same in at.values()]
-    finding = max((finding for _, finding in members), key=_cost)
+    shown = _saves_least if "communication" in members[0][1].rule.answers else _cost
+    sites = [SharedSite(max((site for _, site in same), key=shown), _ranks(same)) for same in at.values()]
+    finding = max((finding for _, finding in members), key=shown)
     return SharedFinding(finding, _ranks(members), tuple(sorted(sites, key=lambda shared: -_cost(shared.site))))
+
+
+def _saves_least(one: Finding | FoundSite) -> float:
+    """Return what is largest on the rank that waits least in collectives: a wait in one that goes only moves.
+
+    A change of collectives saves all ranks what it saves that rank, as a replay of all ranks together shows.
+    """
+    return -one.saving.saving_ns if one.saving else -inf
 
 
 def _cost(one: Finding | FoundSite) -> float:
@@ -214,8 +223,8 @@ def _slowest(rows: Sequence[RankRow], unsure: float) -> tuple[int | None, float]
         return None, 0.0
     longest, rank, row = max(steps, key=lambda step: step[:2])
     others = median(time for time, number, _ in steps if number != rank)
-    is_longer = (row.surely_ns or 0.0) > (1 + SKEWED) * (1 + unsure) * others
-    return (rank if is_longer and (row.explains or 0.0) >= EXPLAINED else None), max(longest - others, 0.0)
+    is_longer = (row.surely_ns or 0.0) > (1 + MIN_SKEW_SHARE) * (1 + unsure) * others
+    return (rank if is_longer and (row.explains or 0.0) >= MIN_SHARE_EXPLAINED else None), max(longest - others, 0.0)
 
 
 def _explained(parts: Sequence[RankPart], index: int, waits: "_Waits") -> float | None:
@@ -229,7 +238,7 @@ def _explained(parts: Sequence[RankPart], index: int, waits: "_Waits") -> float 
     if alone is None or not known or not (waited := median(cost)):
         return None
     longer = max(alone.traced_ns - median(known), 0.0)
-    return min(longer / waited, 1.0) if waited >= SEEN * longer else 0.0
+    return min(longer / waited, 1.0) if waited >= MIN_SHARE_WAITED * longer else 0.0
 
 
 def _latecomer(
@@ -237,7 +246,7 @@ def _latecomer(
 ) -> Latecomer | None:
     """Return the rank for which the others wait longest; None if that is not long, or the clocks are unknown."""
     index, waited = max(enumerate(waits.caused_ns), key=lambda of_rank: of_rank[1], default=(0, 0.0))
-    if clocks.within_ns is None or waited <= SKEWED * (rows[index].traced_ns or inf):
+    if clocks.within_ns is None or waited <= MIN_SKEW_SHARE * (rows[index].traced_ns or inf):
         return None
     begins = [part.profile.communication.steps_ns + add for part, add in zip(parts, clocks.add_ns, strict=True)]
     count = min(map(len, begins))
@@ -316,7 +325,7 @@ _Meetings: TypeAlias = dict[tuple[str, str, int], list[_Meeting]]
 
 def _longest_awaited(meetings_of: _Meetings, numbers: Sequence[int]) -> tuple[Collective, ...]:
     rows = [_collective(*key[:2], same, numbers) for key, same in meetings_of.items()]
-    return tuple(sorted(rows, key=lambda row: -row.waited_ms)[:COLLECTIVES_SHOWN])
+    return tuple(sorted(rows, key=lambda row: -row.waited_ms)[:MAX_COLLECTIVES_SHOWN])
 
 
 def _traffic(meetings_of: _Meetings, steps: int) -> tuple[TrafficJson, ...]:
@@ -375,7 +384,10 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> s
         longer = profile.pause.time_ns - (median(pauses) if pauses else 0.0)
         ways.append((longer, f"its host runs no op and no call, {profile.pause.between}: {PAUSE_MEANING}"))
     most, reason = max(ways)
-    if most < MOSTLY * more(lambda row: row.alone_ns or 0.0) and parts[index].findings.verdict.cause in BY_HOST:
+    if (
+        most < MIN_SHARE_OF_REASON * more(lambda row: row.alone_ns or 0.0)
+        and parts[index].findings.verdict.cause in BY_HOST
+    ):
         return "its host launches later"
     return reason
 

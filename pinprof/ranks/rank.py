@@ -25,7 +25,7 @@ from pinprof.units import counted, one_line
 TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
 
-SURELY = 1.25
+MOST_PROFILER_COST = 1.25
 """The most that a profiler may have cost a rank, relative to the expected cost. With 1.1, one of several ranks with the
 same work was called slow."""
 
@@ -88,7 +88,7 @@ def _alone(replay: Replay) -> Alone | None:
         return None
     by_itself = replay.waiting_for_nobody or replay.programs[0]
     usual_cost = expected([by_itself], recording_mode([replay.ranks[0].trace])).cost
-    most_cost = replace(usual_cost, per_event_ns=SURELY * usual_cost.per_event_ns)
+    most_cost = replace(usual_cost, per_event_ns=MOST_PROFILER_COST * usual_cost.per_event_ns)
     alone = Alone(*(pace([by_itself], replay.steps, cost).step_ns for cost in (most_cost, usual_cost, cost_of(0.0))))
     return alone if alone.usual_ns else None
 
@@ -132,8 +132,8 @@ class RankRow:
     last: float
     """Share of the collectives that it reached last."""
     explains: float | None
-    """The share of the others' waiting, where no other kernel hides it, that its own longer work in the trace explains;
-    None if that is unknown, or nobody waits."""
+    """The share of the others' exposed waiting that its own longer work in the trace explains; None if that is unknown,
+    or nobody waits."""
     clock_ahead_ns: int
     """How far the clock of its machine is ahead of that of the first rank."""
     steps_before: int | None
@@ -165,7 +165,7 @@ class SharedFinding:
     """The findings of one rule with a common place, on one or more ranks."""
 
     finding: Finding
-    """As on the rank where it costs most."""
+    """As on the rank where it costs most; if it is about collectives, on the one that waits least in them."""
     ranks: tuple[int, ...]
     sites: tuple[SharedSite, ...] = ()
     """Its places on all of these ranks, the costliest first."""

@@ -14,9 +14,9 @@ from pinprof.units import counted
 
 BY_ORDER = "order"
 """Replaces a pattern, and numbers the ranks in the order of the files."""
-APART_NS = 60 * 10**9
+MAX_APART_NS = 60 * 10**9
 """Ranks of a job record the same steps, and synchronized clocks differ by much less than this."""
-MOST_NAMED = 8
+MAX_RANKS_NAMED = 8
 """The most runs or ranks that a remark names; further ones are counted."""
 
 
@@ -148,11 +148,11 @@ def _other_runs(every_run: Sequence[Sequence[RankPart]], index: int) -> Iterator
     which = "the only one" if as_many == 1 else f"the last recorded of the {as_many}"
     this = f"this is run {index + 1}, {which} with {ranks} ranks"
     yield f"These are {len(every_run)} runs; {this}. For another, give its files or a pattern that only they match:"
-    for number, run in enumerate(every_run[:MOST_NAMED], start=1):
+    for number, run in enumerate(every_run[:MAX_RANKS_NAMED], start=1):
         named = run[0].profile.path + (" ..." if len(run) > 1 else "")
         yield f"  run {number}: {counted(len(run), 'rank')}{_recorded(run)}: {named}"
-    if len(every_run) > MOST_NAMED:
-        yield f"  and {len(every_run) - MOST_NAMED} more"
+    if len(every_run) > MAX_RANKS_NAMED:
+        yield f"  and {len(every_run) - MAX_RANKS_NAMED} more"
 
 
 def _recorded(run: Sequence[RankPart]) -> str:
@@ -169,13 +169,15 @@ def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
     size = next((part.profile.info.world_size for part in parts if part.profile.info.world_size), max(numbers) + 1)
     absent = size - sum(0 <= rank < size for rank in numbers)
     if absent > 0:
-        first = islice((str(rank) for rank in range(size) if rank not in numbers), MOST_NAMED)  # a size may be absurd
-        named = ", ".join(first) + (f" and {absent - MOST_NAMED} more" if absent > MOST_NAMED else "")
+        first = islice(
+            (str(rank) for rank in range(size) if rank not in numbers), MAX_RANKS_NAMED
+        )  # a size may be absurd
+        named = ", ".join(first) + (f" and {absent - MAX_RANKS_NAMED} more" if absent > MAX_RANKS_NAMED else "")
         ranks, them = ("rank", "it") if absent == 1 else ("ranks", "these")
         yield f"No trace of {ranks} {named} of {size}: the others may have waited for {them}"
     in_time = sorted(parts, key=_begin)
     pauses = _pauses(in_time)
-    if max(pauses, default=0) > APART_NS:
+    if max(pauses, default=0) > MAX_APART_NS:
         later = in_time[pauses.index(max(pauses)) + 1].profile.path
         time = timedelta(seconds=max(pauses) // 10**9)
         yield f"{later} was recorded {time} h after the others: another run, or a clock that is wrong"

@@ -32,8 +32,8 @@ from pinprof.trace.calls import (
     QUEUE_FULL,
     STREAM,
 )
-from pinprof.trace.idle_times import long_ops, long_pauses, python_in_nodes, usual_launch_ns, very_long_pauses
-from pinprof.trace.phases import torch_times
+from pinprof.trace.spans.idle_times import long_ops, long_pauses, python_in_nodes, usual_launch_ns, very_long_pauses
+from pinprof.trace.spans.phases import torch_times
 from pinprof.trace.tables import (
     DTOH,
     HTOD,

@@ -12,8 +12,8 @@ from pinprof.analyses.host_samples import phase_of_stack
 from pinprof.intervals import covered
 from pinprof.replay.machine import ProfilerCost, pace
 from pinprof.replay.program import STAGED, Call, Floats, Program
-from pinprof.trace.phases import optimizer_steps
-from pinprof.trace.sampled_stacks import HostFrame, HostProfile
+from pinprof.trace.metadata.sampled_stacks import HostFrame, HostProfile
+from pinprof.trace.spans.phases import optimizer_steps
 from pinprof.trace.tables import Trace
 from pinprof.units import NS_PER_MS
 

@@ -26,7 +26,7 @@ from pinprof.replay.representatives import representatives
 from pinprof.replay.settings import Setting, StepEstimate, across, bounds_of, estimated_settings, measured_step
 from pinprof.replay.worlds import WORLDS, middle, range_of
 from pinprof.trace.collectives import collectives_of
-from pinprof.trace.phases import phase_of_calls
+from pinprof.trace.spans.phases import phase_of_calls
 from pinprof.trace.tables import NONE, Trace
 
 PYTHON_COST = 0.3

@@ -13,7 +13,7 @@ from pinprof.report.html import Markup, note
 from pinprof.report.words import printable
 from pinprof.rules.rule import Change
 from pinprof.trace.lines import Place
-from pinprof.trace.sources import ANONYMOUS, MODULE, Sources, fits, may_call
+from pinprof.trace.sources import ANONYMOUS, MODULE_CODE, Sources, fits, may_call
 from pinprof.units import shortened
 
 LINES_AROUND = 2
@@ -109,7 +109,7 @@ class Quoting:
         if at.file is None or at.line is None or not self.code.quotes:
             return []
         text = self.sources.text(at.file)
-        lines = text.splitlines() if text is not None and fits(text, at.function or MODULE, at.line) else []
+        lines = text.splitlines() if text is not None and fits(text, at.function or MODULE_CODE, at.line) else []
         return lines if at.line <= len(lines) else []
 
     def is_changed(self, at: Place) -> bool:

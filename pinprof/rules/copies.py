@@ -14,13 +14,13 @@ from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.scenarios import with_pinned, without_blocking
 from pinprof.replay.bound import feed_of
 from pinprof.rules.rule import Evidence, Further, Search, as_one
-from pinprof.rules.sums import LONGEST_NAME, Copies, copies_in_steps, kernels_in_steps, of_all, per_step
+from pinprof.rules.sums import LONGEST_NAMED_CHARS, Copies, copies_in_steps, kernels_in_steps, of_all, per_step
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
 from pinprof.units import duration, listed, rate, shortened
 
-MANY_COPIES = 32
-"""Small copies per step from one place that are worth gathering: at about 10 µs each they cost 0.3 ms."""
+MIN_SMALL_COPIES = 32
+"""From this number of small copies per step on a place should gather them: at about 10 µs each they cost 0.3 ms."""
 WHY_PAGEABLE = {
     False: "the DataLoader has no pin_memory=True",
     True: "the DataLoader has pin_memory=True, but this memory is not pinned",
@@ -34,8 +34,8 @@ PIN_OR_HAVE_PINNED = (
     "Add pin_memory=True to the DataLoader, or, if it has that, a method pin_memory() to the class of the batches "
     "(PIN105); then non_blocking=True to the copies."
 )
-"""What to do where the trace does not show whether the DataLoader pins."""
-SENT = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
+"""What to do if the trace does not show whether the DataLoader pins."""
+UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
     "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, unpinned. "
     "Allocate it once with pin_memory=True and refill it, each time after an event that shows that its last copy has "
@@ -56,10 +56,10 @@ def has_unpinned_batches(details: Details) -> bool:
     return bool(details.loader.waits) and details.loader.pinned is False
 
 
-def pageable(code: int) -> Search:
+def search_pageable(code: int) -> Search:
     """Look for copies of pageable memory in this direction, except those that an op of a library makes by itself."""
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def found(details: Details, profile: Profile) -> Iterator[Evidence]:
         if code == HTOD and has_unpinned_batches(details):
             return  # batches have rules of their own
         rows = details.overlap.row
@@ -75,18 +75,20 @@ def pageable(code: int) -> Search:
             evidence = _evidence(details, copies, what)
             if code != HTOD or not details.trace.info.spawned:
                 return evidence
-            sent = f"{evidence.text}; multiprocessing started this process: {SENT}"  # another process may have sent it
+            sent = (
+                f"{evidence.text}; multiprocessing started this process: {UNPINNED}"  # another process may have sent it
+            )
             return replace(evidence, text=sent, fix=PIN_HERE)
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen & ~by_library), evidence_of)
 
-    return look
+    return found
 
 
-def pageable_batches(*, loader_pins: bool) -> Search:
-    """Look for copies of batches that are not pinned, of DataLoaders that pin or of others."""
+def search_batches(*, loader_pins: bool) -> Search:
+    """Look for copies of unpinned batches, either of DataLoaders that pin or of those that do not."""
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def found(details: Details, profile: Profile) -> Iterator[Evidence]:
         if not has_unpinned_batches(details) or bool(details.loader.pins) != loader_pins:
             return
         rows, gpu = details.overlap.row, details.trace.gpu
@@ -101,7 +103,7 @@ def pageable_batches(*, loader_pins: bool) -> Search:
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
 
-    return look
+    return found
 
 
 def _with_receiving(evidence: Evidence, details: Details) -> Evidence:
@@ -145,10 +147,10 @@ def _one_step_ahead(details: Details, copies: Copies) -> Edits:
     return Edits(ahead=rows) | without_blocking(details, rows)
 
 
-def exposed(reason: str) -> Search:
+def search_exposed(reason: str) -> Search:
     """Look for HtoD copies that are exposed for this reason although kernels could hide them."""
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def found(details: Details, profile: Profile) -> Iterator[Evidence]:
         direction = details.trace.gpu.direction[details.overlap.row]
         chosen = (details.overlap.reason == REASONS.index(reason)) & (direction == HTOD)
         kernels = per_step(details.trace, profile, kernels_in_steps(details.trace))
@@ -166,19 +168,19 @@ def exposed(reason: str) -> Search:
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
 
-    return look
+    return found
 
 
 def many_small(details: Details, profile: Profile) -> Iterator[Copies]:
     """Yield the small copies to the GPU of each place that makes many in a step."""
     rows = details.overlap.row
     small = are_small_to_gpu(details.trace.gpu, rows)
-    yield from (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MANY_COPIES)
+    yield from (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MIN_SMALL_COPIES)
 
 
-MOST_OPS = 3
+MAX_OPS_NAMED = 3
 """Ops that a sentence on copies in flight names."""
-IN_FLIGHT = {
+WORDS_OF_TOUCH = {
     "read": ("to pinned host memory", ("runs", "run"), "reads the memory, it reads old values"),
     "written": (
         "of pinned host memory",
@@ -189,25 +191,25 @@ IN_FLIGHT = {
 """By what an op on the host may do to the memory of copies: which copies, what they still do, and what follows."""
 
 
-def touched_in_flight(how: Literal["read", "written"]) -> Search:
+def search_touched(how: Literal["read", "written"]) -> Search:
     """Look for copies that have not ended when the host, which has not waited, may read or write their memory."""
-    memory, (one, several), consequence = IN_FLIGHT[how]
+    memory, (one, several), consequence = WORDS_OF_TOUCH[how]
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def found(details: Details, profile: Profile) -> Iterator[Evidence]:
         ops, touches = details.trace.ops, details.hazards.read if how == "read" else details.hazards.written
         for copies in copies_in_steps(details, profile, np.isin(details.overlap.row, touches.copy)):
             of_copies = np.isin(touches.copy, copies.rows)
             touching = touches.op[of_copies]
-            names = list(dict.fromkeys(shortened(ops.name_of(op), LONGEST_NAME) for op in touching.tolist()))
+            names = list(dict.fromkeys(shortened(ops.name_of(op), LONGEST_NAMED_CHARS) for op in touching.tolist()))
             sized = ", which has an input of the size of the copy" if touches.is_sized[of_copies].all() else ""
             yield Evidence(
                 0.0,
                 f"{copies.named('non-blocking copies')} {memory} ({copies.amount}) still "
                 f"{one if copies.per_step <= 1 else several} when the host, which has not waited, computes "
-                f"{listed(names, MOST_OPS)} for {duration(float(np.median(ops.duration_ns[touching])))}{sized}: if "
-                f"that {consequence}; `pinprof run --guard` says for certain",
+                f"{listed(names, MAX_OPS_NAMED)} for {duration(float(np.median(ops.duration_ns[touching])))}{sized}: "
+                f"if that {consequence}; `pinprof run --guard` says for certain",
                 *copies.place,
                 at_any_cost=True,
             )
 
-    return look
+    return found

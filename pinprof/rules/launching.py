@@ -8,32 +8,32 @@ from pinprof.details import Details
 from pinprof.intervals import Intervals, covered, joined, subtract, union
 from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
-from pinprof.rules.sums import MOST_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
-from pinprof.trace.idle_times import long_ops, long_pauses
+from pinprof.rules.sums import MAX_THINGS_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.links import within
-from pinprof.trace.one_time_work import REGION, capture_times, compile_times
-from pinprof.trace.steps import serving_marks
+from pinprof.trace.spans.idle_times import long_ops, long_pauses
+from pinprof.trace.spans.one_time_work import REGION, capture_times, compile_times
+from pinprof.trace.spans.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
 from pinprof.units import duration, listed
 
-WORTH = 0.02
-"""Ops that need not be and take a smaller share of the step are not worth a finding."""
-IDLE = 0.1
+MIN_OPS_SHARE_OF_STEP = 0.02
+"""Needless ops that take a smaller share of the step are not worth a finding."""
+MIN_IDLE_SHARE_OF_STEP = 0.1
 """A GPU that is idle for a smaller share of the step does not wait for launches."""
-GENERATED = "triton_"
-"""How the names of kernels begin that Inductor makes (torch/_inductor/codegen/triton.py); those that people write in
-Triton have names of their own."""
-COMPILED = 0.1
+INDUCTOR_PREFIX = "triton_"
+"""Begins the names of Inductor's kernels (torch/_inductor/codegen/triton.py); kernels that people write in Triton have
+names of their own."""
+COMPILED_SHARE = 0.1
 """From this share of a step's launches on, torch.compile is at work on the model: matrix products and attention stay
 library kernels. Chosen on traces of compiled programs (0.11 to 0.95: vLLM, xDiT, a looping transformer) and of vLLM
 without compiling (0.001); a compiled loss or optimizer alone launches less."""
-COLLECT = re.compile(r"<built-in (?:function collect>|method collect of module )")
+CALL_OF_COLLECT = re.compile(r"<built-in (?:function collect>|method collect of module )")
 """How Python names gc.collect()."""
 FUSE = 'torch.compile with mode="reduce-overhead" fuses kernels and launches CUDA graphs'
 COMPILED_ALREADY = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
 OUTSIDE_OF_GRAPHS = "Find out why kernels are launched outside of the CUDA graphs"
-LOGS = "TORCH_LOGS=graph_breaks,cudagraphs says where compiled code ends, and what no graph can hold."
+LOGS_OF_COMPILER = "TORCH_LOGS=graph_breaks,cudagraphs says where compiled code ends, and what no graph can hold."
 MORE_PER_LAUNCH = "Or give the GPU more to do per launch: a larger batch."
 OF_SERVER = (
     "Let the server launch CUDA graphs for batches of these sizes: vLLM without --enforce-eager, and with the sizes in "
@@ -49,14 +49,14 @@ OF_GENERATE = (
     "size, and compiles the call of the model."
 )
 MORE_REQUESTS = "Or answer more requests at once."
-TRANSFORMERS = re.compile(r"\btransformers/|^aten::isin$")
-"""What shows transformers' generate: its frames, or the op with which it looks for the end of answers."""
+SHOWS_TRANSFORMERS = re.compile(r"\btransformers/|^aten::isin$")
+"""The generate of transformers shows by its frames, or by the op that looks for the end of answers."""
 
 
 def late_ns(profile: Profile) -> float:
     """Return how long a step the busiest GPU is idle as a launch comes late, or around an only step; 0 if hardly."""
     step, busy = profile.step_ns, profile.steps.busy_ns
-    if not step or busy is None or step - busy < IDLE * step:
+    if not step or busy is None or step - busy < MIN_IDLE_SHARE_OF_STEP * step:
         return 0.0
     idle = busiest_idle_times(profile)
     late = idle.get("host_wait", 0.0) / profile.steps.divisor + idle.get(OUTSIDE_WORK, 0.0)
@@ -64,7 +64,7 @@ def late_ns(profile: Profile) -> float:
 
 
 class CostOfOps(NamedTuple):
-    """What ops cost that need not be, per step."""
+    """The cost of needless ops per step."""
 
     ns: float
     """Of the GPU, or of the host where the GPU waits for it."""
@@ -78,7 +78,7 @@ def cost_of_ops(details: Details, profile: Profile, ops: Int64s) -> CostOfOps | 
     inside = ops[in_complete_steps(details.trace, details.trace.ops.start_ns[ops])]
     host, on_gpu = (time / profile.steps.divisor for time in times_of_ops(details.trace, inside))
     cost = max(on_gpu, min(host, late_ns(profile)))
-    if not profile.step_ns or cost < WORTH * profile.step_ns:
+    if not profile.step_ns or cost < MIN_OPS_SHARE_OF_STEP * profile.step_ns:
         return None
     text = f"{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU"
     return CostOfOps(cost, len(inside) / profile.steps.divisor, text)
@@ -92,7 +92,7 @@ def pauses(details: Details) -> Intervals:
 
 def collecting(trace: Trace) -> Bools:
     """Return for each Python function whether it is gc.collect()."""
-    return trace.functions.named(COLLECT.match)
+    return trace.functions.named(CALL_OF_COLLECT.match)
 
 
 def compiling(details: Details) -> Intervals:
@@ -116,7 +116,7 @@ def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
         return OF_SERVER
     decodes = len(details.trace.model_calls) > 0
     if decodes and not _is_compiled(details.trace):
-        names_transformers = any(map(TRANSFORMERS.search, details.trace.ops.names))
+        names_transformers = any(map(SHOWS_TRANSFORMERS.search, details.trace.ops.names))
         return f"{OF_GENERATE if names_transformers else OF_DECODING} {MORE_REQUESTS}"
     graphs = details.trace.calls.named(GRAPH_LAUNCH.search)
     if details.trace.steps.holds(details.trace.links.call_step[graphs]).any():
@@ -132,8 +132,8 @@ def _what_breaks(trace: Trace) -> str:
     """Return where compiled code ends, or how to see that."""
     notes = trace.run.graph_breaks if trace.run else ()
     if not notes:
-        return LOGS
-    return f"Compiled code ends {listed([at(note.place).strip() for note in notes], MOST_NAMED)} (PIN612)."
+        return LOGS_OF_COMPILER
+    return f"Compiled code ends {listed([at(note.place).strip() for note in notes], MAX_THINGS_NAMED)} (PIN612)."
 
 
 def _needs(blockers: Sequence[Blocker]) -> str:
@@ -159,8 +159,8 @@ def _is_compiled(trace: Trace) -> bool:
     rows = launched_kernels(trace)
     if not len(rows):
         return False
-    is_generated = gpu.named(lambda name: name.startswith(GENERATED))[rows]
+    is_generated = gpu.named(lambda name: name.startswith(INDUCTOR_PREFIX))[rows]
     if len(trace.ops):
         regions = trace.ops.named(lambda name: name.startswith(REGION))
         is_generated = is_generated | within(regions, trace.links.op[launch[rows]], trace.links.op_parent)
-    return bool(is_generated.mean() >= COMPILED)
+    return bool(is_generated.mean() >= COMPILED_SHARE)

@@ -10,7 +10,7 @@ from pinprof.rules.rule import Evidence
 from pinprof.units import counted
 
 MOST_WORKERS = 8
-FEW_WORKERS = 4
+USUAL_WORKERS = 4
 SAFE_WORKERS = (
     "The dataset can be used from several processes, and uses no CUDA in them; an IterableDataset gives each worker "
     "its own part (torch.utils.data.get_worker_info); otherwise every worker delivers all batches. Random numbers "
@@ -24,7 +24,7 @@ class Workers(NamedTuple):
 
     now: int
     then: int
-    """How many the cores have room for; not more than now where the workers share all cores already."""
+    """How many the cores have room for; not more than now if the workers already share all cores."""
     cpus: int
 
 
@@ -35,7 +35,7 @@ def workers_of(details: Details) -> Workers | None:
         return None
     now, cpus = info.made.drawn[0].num_workers, info.made.cpus
     room = max(1, cpus // max(1, info.world_size or 1)) - 1  # processes share the cores
-    wanted = min(room, max(2 * now, FEW_WORKERS), max(MOST_WORKERS, now))
+    wanted = min(room, max(2 * now, USUAL_WORKERS), max(MOST_WORKERS, now))
     return Workers(now, wanted, cpus)
 
 

@@ -13,40 +13,44 @@ from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.intervals import contains
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import fusible
+from pinprof.rules.sums import aten
 from pinprof.trace.callers import module_around, outermost_op, usual_place
 from pinprof.trace.calls import MODULE_LOAD, PROFILER, QUEUE_FULL
 from pinprof.trace.collectives import is_collective
 from pinprof.trace.lines import OpPlace, Place
 from pinprof.trace.links import follow, step_at
-from pinprof.trace.phases import BACKWARD, FORWARD, NODE, OPTIMIZER, TO_WEIGHT, phase_of_calls
 from pinprof.trace.sources import Sources
+from pinprof.trace.spans.phases import BACKWARD, FORWARD, NODE, OPTIMIZER, TO_WEIGHT, phase_of_calls
 from pinprof.trace.tables import DTOH, HTOD, NONE, Int32s, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 
-MAX_OPS = 40
+MAX_OPS_OF_REPETITION = 40
 """A repetition of more ops that launch work is a model or a step, not the body of a small loop."""
-MIN_REPEATS: Final = {FORWARD: 8, BACKWARD: 5}
-"""Fewer repetitions within a pass are no loop that matters."""
-IN_BACKWARD, STARTING = 0.9, 2
-"""The least share of the repetitions that a backward pass runs alike, but for the first: these add to no gradient."""
+MIN_REPEATS_IN_PASS: Final = {FORWARD: 8, BACKWARD: 5}
+"""The least repetitions of a loop within a pass."""
+MIN_SHARE_IN_BACKWARD, REPEATS_WITHOUT_ADD = 0.9, 2
+"""The backward pass of a loop repeats at least this share of its repetitions, but for the first: these add to no
+gradient."""
 MIN_REPEATS_OUTSIDE = 3
-"""The same of loops over tensors, which other ops interrupt where a tensor is of another kind."""
-MIN_LAUNCHES = 20
-"""Launches per step that a call for all repetitions is far below."""
-MOST_RUNS = 20_000
-"""Runs that are looked at, the longest first."""
+"""The least repetitions of a loop over tensors: other ops interrupt it at a tensor of another kind."""
+MIN_LAUNCHES_OF_LOOP = 20
+"""A loop makes at least this many launches per step; one call for all repetitions makes a few."""
+MAX_RUNS_LOOKED_AT = 20_000
+"""Only this many runs are examined, the longest first."""
 
-WORKING = 4
-"""A kernel that takes WORKING times as long as a short one is at work for nearly all of its time."""
+WORKING_MULTIPLE = 4
+"""A kernel that takes this many times as long as a short one is at work for nearly all of its time."""
 
-LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "ops"]
-"""In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell; other
-ops."""
+LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "written cell", "ops"]
+"""In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell of torch,
+or one that people write; other ops."""
+SEQUENTIAL: Final = frozenset[LoopKind](("cell", "written cell"))
+"""Kinds in which each repetition needs the one before."""
 
-FOR_ALL: Final = ("aten::_foreach", "aten::_fused", "aten::_amp_foreach")
+PREFIXES_OF_FOREACH: Final = ("aten::_foreach", "aten::_fused", "aten::_amp_foreach")
 """Begin the names of ops for many tensors at once."""
-CELLS: Final = frozenset(f"aten::{cell}" for cell in ("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"))
-_OF_VALUES: Final = (
+CELL_OPS: Final = aten("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
+_OUT_OF_PLACE: Final = aten(
     "add sub rsub mul div neg abs sign sgn pow sqrt rsqrt exp log log1p reciprocal square clamp clamp_min "
     "clamp_max lerp addcmul addcdiv maximum minimum where masked_fill relu gelu silu sigmoid softplus tanh "
     "leaky_relu sum mean std var max min amax amin norm linalg_vector_norm argmax argmin softmax log_softmax "
@@ -56,25 +60,25 @@ _OF_VALUES: Final = (
     "index gather index_select take take_along_dim scatter scatter_add index_add index_put stack cat pad roll "
     "flip repeat one_hot topk sort dropout sin cos floor round"
 )
-WITHOUT_WEIGHTS: Final = frozenset(f"aten::{name}{in_place}" for name in _OF_VALUES.split() for in_place in ("", "_"))
+OPS_WITHOUT_WEIGHTS: Final = _OUT_OF_PLACE | {f"{name}_" for name in _OUT_OF_PLACE}
 """Ops that read no weights of a layer. Others may: layers of a model are the same ops, but not one call."""
-ZERO = "aten::zero_"
-NORMS: Final = frozenset(("aten::norm", "aten::linalg_vector_norm"))
-GATHERS: Final = frozenset(("aten::index", "aten::gather", "aten::index_select", "aten::take", "aten::take_along_dim"))
-PARTS: Final = frozenset(
-    f"aten::{name}" for name in ("select", "slice", "narrow", "index", "index_select", "unsqueeze")
-)
+ZERO_OP = "aten::zero_"
+NORM_OPS: Final = aten("norm linalg_vector_norm")
+GATHER_OPS: Final = aten("index gather index_select take take_along_dim")
+OPS_TAKING_PARTS: Final = aten("select slice narrow index index_select unsqueeze")
 """Ops that take a part of a batch."""
-JOINS: Final = frozenset(("aten::stack", "aten::cat"))
+JOINING_OPS: Final = aten("stack cat")
 """Ops that put what a loop has made together."""
-JOINED_WITHIN = 3
-"""How many ops after a loop one of `JOINS` is looked for."""
-MADE_OF_OTHERS: Final = frozenset(("aten::scaled_dot_product_attention", "aten::bmm", "aten::tanh"))
-"""Ops of blocks that work on the result of the block before, or of cells that people write themselves."""
-ADDED: Final = "aten::add"
-OF_RECURRENT: Final = "aten::linear aten::linear aten::add"
-"""What a recurrent cell that people write runs for its input and its state."""
-TRANSPOSED: Final = f"{NODE}TBackward0"
+MAX_OPS_BEFORE_JOIN = 3
+"""A join comes at most this many ops after its loop."""
+OPS_OF_CHAINS: Final = aten("scaled_dot_product_attention bmm tanh")
+"""Ops of blocks and cells that need the result of the one before."""
+ADD_OP: Final = "aten::add"
+START_OF_CELL: Final = "aten::linear aten::linear aten::add"
+"""A recurrent cell that people write applies a layer to its input and one to its state, unless it joins them first."""
+OPS_OF_WRITTEN_CELLS: Final = aten("linear add sub rsub mul cat tanh sigmoid relu")
+NONLINEAR_OPS_OF_CELLS: Final = aten("tanh sigmoid")
+NODE_OF_LINEAR_WEIGHT: Final = f"{NODE}TBackward0"
 """The node of autograd for the weight of each call of a linear layer that is trained."""
 
 
@@ -114,7 +118,7 @@ def in_one_call(trace: Trace, runs: Iterable[tuple[Run, float]], longest_ns: flo
         rows, calls = order[first:last], launched[first:last]
         is_first = np.isin(calls, run.repetitions[0])
         duration = trace.gpu.duration_ns[rows[~is_first & np.isin(calls, run.calls)]]
-        is_work = duration > WORKING * longest_ns
+        is_work = duration > WORKING_MULTIPLE * longest_ns
         more = float(np.maximum(duration - np.where(is_work, 0.0, longest_ns), 0.0).sum())
         begins, ends = run.starts_ns[1:], np.append(run.starts_ns[2:], run.end_ns)
         launches = trace.calls.start_ns[[int(of_one[-1]) for of_one in run.repetitions[1:]]]
@@ -143,7 +147,7 @@ class Loop:
 
     @property
     def key(self) -> str:
-        """What names its ops, wherever a run of it begins."""
+        """Names its ops, whichever of them a run begins with."""
         return f"loop of {' '.join(_rotated(self.ops))}"
 
     @property
@@ -166,7 +170,7 @@ def find_loops(trace: Trace, stalls: Stalls) -> list[Loop]:
     steps = max(int(trace.steps.complete.sum()), 1)
     loops = []
     for (kind, _), spans in gathered.items():
-        if sum(span.ops * span.repeats for span in spans) < MIN_LAUNCHES * steps:
+        if sum(span.ops * span.repeats for span in spans) < MIN_LAUNCHES_OF_LOOP * steps:
             continue
         spans.sort(key=lambda span: span.start)
         names = tuple(sequence.names(spans[0].start, spans[0].start + spans[0].ops))
@@ -265,13 +269,13 @@ class _Sequence:
         """Yield what repeats, longest first; what is in several is yielded several times."""
         found, shorter = list[_Span](), dict[int, Int64s]()
         inside = (self.phase == BACKWARD) == of_backward
-        for ops in range(1, min(MAX_OPS, len(self.token) // 2) + 1):
+        for ops in range(1, min(MAX_OPS_OF_REPETITION, len(self.token) // 2) + 1):
             same = (self.token[ops:] == self.token[:-ops]) & (self.part[ops:] == self.part[:-ops]) & inside[ops:]
             edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False]))))
             start, end = edges[::2], edges[1::2] + ops
             repeats = (end - start) // ops
             least = np.full(len(start), MIN_REPEATS_OUTSIDE)
-            for phase, count in MIN_REPEATS.items():
+            for phase, count in MIN_REPEATS_IN_PASS.items():
                 least[self.phase[start] == phase] = count
             kept = repeats >= least
             for divisor, before in shorter.items():
@@ -283,7 +287,7 @@ class _Sequence:
                 np.add.at(change, end[kept], -1)
                 shorter[ops] = np.append(0, np.cumsum(np.cumsum(change)[:-1] > 0))
             found += map(_Span, start[kept].tolist(), [ops] * int(kept.sum()), repeats[kept].tolist())
-        yield from sorted(found, key=lambda span: (-span.ops * span.repeats, span.ops))[:MOST_RUNS]
+        yield from sorted(found, key=lambda span: (-span.ops * span.repeats, span.ops))[:MAX_RUNS_LOOKED_AT]
 
     def loops(self) -> Iterator[tuple[_Span, LoopKind]]:
         """Yield loops and their kinds; none is within another."""
@@ -301,32 +305,43 @@ class _Sequence:
         names = set(self.names(span.start, span.start + span.ops))
         before = self.names(max(span.start - 1, 0), span.start)
         # ops for many tensors already; PIN611's gradients; buffers that DDP has broadcast
-        if any(name.startswith(FOR_ALL) for name in names) or names == {ZERO} or any(map(is_collective, before)):
+        if (
+            any(name.startswith(PREFIXES_OF_FOREACH) for name in names)
+            or names == {ZERO_OP}
+            or any(map(is_collective, before))
+        ):
             return None
-        if names & CELLS:
+        if names & CELL_OPS:
             return "cell"
-        has_weights = not names <= WITHOUT_WEIGHTS
-        in_place = sum(name.endswith("_") or name in NORMS for name in names)
+        has_weights = not names <= OPS_WITHOUT_WEIGHTS
+        in_place = sum(name.endswith("_") or name in NORM_OPS for name in names)
         of_pass = self.phase[span.start] == FORWARD
         if not has_weights and in_place >= (len(names) if of_pass else len(names) / 2):
             return "tensors"
-        if not has_weights and names & GATHERS:
+        if not has_weights and names & GATHER_OPS:
             return "gather"
+        return self._kind_of_chain(span, names, has_weights=has_weights)
+
+    def _kind_of_chain(self, span: _Span, names: set[str], *, has_weights: bool) -> LoopKind | None:
+        """Return what a run is whose repetitions may need each other."""
         in_order = " ".join(self.names(span.start, span.start + 2 * span.ops))
-        if names & MADE_OF_OTHERS or OF_RECURRENT in in_order or not self._is_of_parts(span):
+        joins_state = START_OF_CELL in in_order or {"aten::linear", "aten::cat"} <= names
+        if joins_state and names & NONLINEAR_OPS_OF_CELLS and names <= OPS_OF_WRITTEN_CELLS:
+            return "written cell" if self._has_same_weights(span) else None
+        if names & OPS_OF_CHAINS or START_OF_CELL in in_order or not self._is_of_parts(span):
             return None
         return "ops" if not has_weights else "module" if self._has_same_weights(span) else None
 
     def _is_of_parts(self, span: _Span) -> bool:
         """Return whether each repetition works on a part of a batch, or what they make is joined."""
-        following = self.names(span.end, min(span.end + JOINED_WITHIN, len(self.token)))
-        adds = ADDED in self.names(span.start, span.start + span.ops)  # perhaps to the result of the one before
-        if JOINS.intersection(following) and not adds:
+        following = self.names(span.end, min(span.end + MAX_OPS_BEFORE_JOIN, len(self.token)))
+        adds = ADD_OP in self.names(span.start, span.start + span.ops)  # perhaps to the result of the one before
+        if JOINING_OPS.intersection(following) and not adds:
             return True
         ops, second = self.trace.ops, span.start + span.ops
         since, until = self.end_ns[second - 1], self.start_ns[second + span.ops - 1]
         first, last = np.searchsorted(ops.start_ns, (since, until))
-        return bool(PARTS.intersection(map(ops.name_of, range(first, last))))
+        return bool(OPS_TAKING_PARTS.intersection(map(ops.name_of, range(first, last))))
 
     def _has_same_weights(self, span: _Span) -> bool:
         """Return whether the repetitions call the same modules; as far as no modules are recorded, by the gradients.
@@ -351,7 +366,7 @@ class _Sequence:
         step = step_at(steps, ops.start_ns)
         read, weights = (
             np.bincount(step[ops.named(node.__eq__) & (step != NONE)], minlength=len(steps))
-            for node in (TRANSPOSED, TO_WEIGHT)
+            for node in (NODE_OF_LINEAR_WEIGHT, TO_WEIGHT)
         )
         return np.where(weights > 0, read - weights, NONE)
 
@@ -359,7 +374,7 @@ class _Sequence:
         """Return the longest run of a backward pass that repeats as often in the same step."""
         if self.phase[span.start] != FORWARD:
             return None
-        least = IN_BACKWARD * span.repeats - STARTING
+        least = MIN_SHARE_IN_BACKWARD * span.repeats - REPEATS_WITHOUT_ADD
         of_step = runs.get(int(self.step[span.start]), ())
         return next((run for run in of_step if least <= run.repeats <= span.repeats), None)
 

@@ -1,10 +1,10 @@
-"""What to do about functions that take the host long: only where it is known what a function does."""
+"""What to do about known functions that take the host long."""
 
 import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-ANY: Final = frozenset[str]()
+ANY_FUNCTION: Final = frozenset[str]()
 
 
 class Remedy(NamedTuple):
@@ -12,7 +12,7 @@ class Remedy(NamedTuple):
 
     packages: frozenset[str]
     functions: frozenset[str]
-    """By their names; `ANY` for all of these packages."""
+    """By their names; `ANY_FUNCTION` for all of these packages."""
     advice: str
     is_in_c: bool = False
     """Whether no Python runs in them: a sample then shows the line that calls them."""
@@ -80,14 +80,14 @@ REMEDIES: Final = (
     _remedy(
         "",
         "floating_point_ops numel signature get_type_hints is_available",
-        "Its result is the same in each step of most programs: compute it once before the loop and keep it.",
+        "What it returns is the same in each step of most programs: call it once before the loop and keep the result.",
     ),
     _remedy("copy", "deepcopy", "Make the copy once before the loop, and copy values into it: copy_() for tensors."),
 )
-"""The first one that fits holds; without packages, functions of this name of any library."""
+"""The first that fits holds; one without packages fits functions of this name in any library."""
 IMPORTED_AS: Final = {"np": "numpy", "Image": "PIL"}
 """Names that programs give to modules."""
-CALL = re.compile(r"\b((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\(")
+CALL_IN_LINE = re.compile(r"\b((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\(")
 
 
 def remedy_of(package: str, called: Sequence[str], *, in_c: bool = False) -> str:
@@ -103,7 +103,7 @@ def remedy_of(package: str, called: Sequence[str], *, in_c: bool = False) -> str
 def remedy_of_line(line: str) -> str:
     """Return what spares the functions in C that a line of the program calls, where there is one such advice."""
     found = set()
-    for dotted in CALL.findall(line.partition("#")[0]):
+    for dotted in CALL_IN_LINE.findall(line.partition("#")[0]):
         root, _, name = dotted.partition(".")
         package = "time" if dotted == "sleep" else IMPORTED_AS.get(root, root)
         found.add(remedy_of(package, (name or root,), in_c=True) if name or dotted == "sleep" else "")

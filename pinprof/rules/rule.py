@@ -33,39 +33,39 @@ class Evidence(Placed):
     """What a rule saw: its cost per step in ns, a sentence with the numbers, and the place if there is one."""
 
     cost_ns: float
-    """GPU idle time or exposed copy time per step that goes with it. It is not the saving: where a wait only moves, or
-    something else bounds the step, removing it saves less."""
+    """GPU idle time or exposed copy time per step that goes with it. The saving is smaller if a wait only moves, or if
+    something else bounds the step."""
     text: str
     file: str | None = None
     line: int | None = None
     function: str | None = None
     at_any_cost: bool = False
-    """Worth a line even where it costs this step nothing."""
+    """Worth a line even if it costs this step nothing."""
     is_irregular: bool = False
     """Whether the cost is that of irregular steps: it comes on top of the regular step, and is saved whole."""
     edits: Edits = NO_EDITS
-    """What its fix changes in the recorded program; nothing where a replay cannot tell."""
+    """What its fix changes in the recorded program; nothing if a replay cannot tell."""
     at_most: Edits = NO_EDITS
-    """Where a replay cannot tell the saving: more than its fix changes, so that it saves no more than this would."""
+    """If a replay cannot tell the saving: more than the fix changes, which bounds what the fix saves."""
     then: "Further | None" = None
     """What the fix makes possible."""
     figures: str = ""
-    """The numbers alone, to stand behind the place in a list of sites."""
+    """The numbers alone, which follow the place in a list of sites."""
     brief: str = ""
-    """The sentence in one line, for the short report, where `text` takes several."""
+    """The sentence in one line for the short report, if `text` takes several."""
     sites: "tuple[Evidence, ...]" = ()
-    """The evidence at each site, the costliest first, where one fix is for several sites. The other fields are then of
-    all sites together; the place is that of the costliest site with a line."""
+    """The evidence at each site, the costliest first, if one fix is for several sites. The other fields are then of all
+    sites together; the place is that of the costliest site with a line."""
     title: str = ""
-    """What the finding is called, where that is more exact than the title of its rule."""
+    """A title that is more exact than that of its rule."""
     fix: str = ""
-    """What to do, in words, where the trace allows more exact advice than the rule."""
+    """What to do, in words, if the trace allows more exact advice than the rule."""
     stall_ns: float | None = None
-    """How long the host stands in these waits per step, as traced; None where it is about no waits."""
+    """How long the host waits per step, as traced; None if the rule is about no waits."""
     surprise: str = ""
-    """Why the fix saves more than was seen, as a clause; nothing where it does not."""
+    """Why the fix saves more than the trace shows, as a clause; empty if it does not."""
     keep: str = ""
-    """What must come in place of a wait that the fix takes away, as a clause; nothing where it may just go."""
+    """What must replace a wait that the fix removes, as a clause; empty if nothing must."""
 
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
@@ -75,7 +75,7 @@ class Evidence(Placed):
         )
 
 
-NEGLIGIBLE = 0.001
+NEGLIGIBLE_SHARE_OF_STEP = 0.001
 """A cost below this share of the step is not worth a line."""
 
 Member = TypeVar("Member")
@@ -94,7 +94,7 @@ def as_one(
     wait would only move there.
     """
     weighed = sorted(((evidence_of([member]), member) for member in members), key=lambda pair: -pair[0].cost_ns)
-    kept = _worth_a_line(weighed, NEGLIGIBLE * (profile.step_ns or 0.0), groups)
+    kept = _worth_a_line(weighed, NEGLIGIBLE_SHARE_OF_STEP * (profile.step_ns or 0.0), groups)
     if len(kept) == 1:
         yield kept[0][0]
     elif kept:
@@ -121,13 +121,16 @@ NumberEffect: TypeAlias = Literal["equal", "rounding", "different"]
 """What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
 
 
+Severity: TypeAlias = Literal["high", "medium", "low", "suspect"]
+
+
 class Family(NamedTuple):
     """The subject of rules whose numbers begin with the same digit."""
 
     name: str
     title: str
     rests_on: tuple[FigureKind, ...]
-    """The figures that its rules rest on, but for those that name others."""
+    """The figures that its rules rest on, except for rules that name others."""
 
 
 FAMILIES = {
@@ -146,14 +149,14 @@ class Change(NamedTuple):
     """What a fix changes in the line of the user's code that a finding names."""
 
     at: str
-    """Regular expression of what is to be changed; where it ends with a `(`, up to the end of the call."""
+    """Regular expression of what to change; if it ends with a `(`, up to the end of the call."""
     to: str
     """What to do there, in a few words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One kind of problem, with all that is known of it; texts are plain sentences."""
+    """One kind of problem, with all its facts; texts are plain sentences."""
 
     id: str
     title: str
@@ -171,19 +174,19 @@ class Rule:
     safe_if: str
     """On what condition the fix is right."""
     near_miss: str
-    """An example of code that looks alike, and is fine."""
+    """An example of similar code that is fine."""
     short: str = ""
-    """Its change in 22 characters, for a column of a table; empty if it saves no time."""
-    look: Search | None = None
+    """Its change in 22 characters, for a table; empty if it saves no time."""
+    search: Search | None = None
     """None for what no trace shows, only a running program under `pinprof.guard()`."""
     figures: tuple[FigureKind, ...] | None = None
-    """The figures that it rests on, where they are not those of its family."""
+    """The figures that it rests on, if they are not those of its family."""
     answers: tuple[LimitName, ...] = ()
-    """Limits of the step, by name, for which it says what to do."""
+    """The limits of the step that it answers, by name."""
     what_if: str = ""
-    """Options of `pinprof whatif` that make its change in the recorded program; empty where none do."""
+    """Options of `pinprof whatif` that make its change in the recorded program."""
     change: Change | None = None
-    """What it changes in the line that is found; None where that is not the line to change."""
+    """What it changes in the line of the finding; None if another line is to change."""
     of_whole_step: bool = False
     """Whether it launches the whole step in another way: what a line need not launch comes before it."""
     causes: tuple[str, ...] = ()
@@ -191,7 +194,7 @@ class Rule:
     guards: bool = False
     """Whether it is for waits that guard a copy in flight, whatever their cause."""
     exposures: tuple[tuple[str, str], ...] = ()
-    """Why copies are exposed, and in which direction they go, where the rule explains it."""
+    """The reasons why copies are exposed, each with a direction, that the rule explains."""
     weighs_pinning: bool = False
     """Whether its fix pays depends on what pinned memory costs, which the bench of a machine measures."""
 
@@ -206,8 +209,8 @@ class Rule:
 
     @property
     def rests_on(self) -> tuple[FigureKind, ...]:
-        """Where one of these figures is withheld, the rule is silent; none where no trace shows what it is about."""
-        if self.look is None:
+        """The rule is silent if one of these figures is withheld; none if no trace shows what it is about."""
+        if self.search is None:
             return ()
         return self._family.rests_on if self.figures is None else self.figures
 
@@ -230,7 +233,7 @@ class FoundSite(NamedTuple):
 
     evidence: Evidence
     saving: Saving | None
-    """If only this one were fixed; None where no replay was made of it."""
+    """If only this one were fixed; None without a replay of it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,19 +241,19 @@ class Finding:
     """A rule that holds in a trace, at one or more sites with one fix."""
 
     rule: Rule
-    severity: str
+    severity: Severity
     """`high`, `medium` or `low`, by the share of the step that the fix of all its sites saves, or by that of the cost
     where no replay is made; `suspect` for a hazard, which may be none."""
     evidence: Evidence
     """Of all its sites together."""
     saving: Saving | None = None
-    """If only this were fixed, at all its sites; None where a replay cannot tell."""
+    """If only this were fixed, at all its sites; None if a replay cannot tell."""
     most_ns: float | None = None
-    """What it can save at most, where a replay cannot say what it saves; None where it cannot say that either."""
+    """What it saves at most, if a replay cannot tell its saving; None if it cannot tell that either."""
     with_then: Saving | None = None
-    """If `evidence.then` were done as well; None where that brings no more."""
+    """If `evidence.then` were done as well; None if that saves no more."""
     alone: tuple[Saving | None, ...] = ()
-    """If only one of `evidence.sites` were fixed, in their order; empty where no replay was made of one."""
+    """If only one of `evidence.sites` were fixed, in their order; empty without a replay of any."""
 
     def __repr__(self) -> str:
         return one_line(self.rule.id, (self.title, str(self.evidence.place), _saves(self.saving)))
@@ -280,7 +283,7 @@ class Finding:
         return tuple(replace(self, evidence=site.evidence, saving=site.saving, alone=()) for site in self.sites)
 
 
-MAX_IN_REPR = 3
+MAX_FINDINGS_IN_REPR = 3
 """Findings that a repr names."""
 
 
@@ -292,13 +295,13 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     """Findings, the largest saving first, but a graph of the step after what launches much less."""
 
     joint: Joint | None
-    """What their fixes bring together, never less than one of them; None where a replay cannot tell."""
+    """What their fixes bring together, never less than one of them; None if a replay cannot tell."""
     machine: str | None
-    """The GPU on which the rates of copies that become pinned were measured; None where they are assumed."""
+    """The GPU on which the rates of pinned copies were measured; None if they are assumed."""
     verdict: Verdict
     """Why the step is as long as it is."""
     blockers: tuple[Blocker, ...] | None
-    """What forbids to capture the step as one CUDA graph; None where that is not known."""
+    """What prevents a single CUDA graph of the step; None if that is unknown."""
 
     def __new__(  # noqa: PYI034  Self is from Python 3.11 on
         cls,
@@ -314,8 +317,8 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         return self
 
     def __repr__(self) -> str:
-        names = (f"{finding.rule.id} {_saves(finding.saving)}".strip() for finding in self[:MAX_IN_REPR])
-        rest = f"and {len(self) - MAX_IN_REPR} more" if len(self) > MAX_IN_REPR else ""
+        names = (f"{finding.rule.id} {_saves(finding.saving)}".strip() for finding in self[:MAX_FINDINGS_IN_REPR])
+        rest = f"and {len(self) - MAX_FINDINGS_IN_REPR} more" if len(self) > MAX_FINDINGS_IN_REPR else ""
         joint = f"together {duration(self.joint.saving_ns)}" if self.joint else ""
         return one_line(f"findings, {len(self)}", (*names, rest, joint)) if self else "<pinprof findings, none>"
 

@@ -15,21 +15,23 @@ from pinprof.rules.rule import Evidence, Finding, Joint, Rule
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.units import size
 
-MOST_REPLAYS = 20
+MAX_REPLAYS = 20
 """Findings that get a replay of their own, and sites of findings with several, the costliest first."""
-WORTH = 0.02
+MIN_SAVING_SHARE_OF_STEP = 0.02
 """A fix that saves at most this share of the step is not worth a finding."""
-NOTHING = 0.002
+NO_SAVING_SHARE_OF_STEP = 0.002
 """A saving below this share of the step counts as none."""
-MORE = 0.01
-"""What a fix makes possible is told where that saves this share of the step more."""
-REMOVES_MUCH = 0.1
-"""The share of the step from which a line that launches less is to be changed before the whole step is."""
+MIN_FURTHER_SHARE_OF_STEP = 0.01
+"""A further change is named if it saves at least this share of the step."""
+MIN_SHARE_BEFORE_WHOLE_STEP = 0.1
+"""A change of a line comes before one of the whole step if it saves at least this share."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))
 
-MANY = 5
+SURPRISING_MULTIPLE = 5
 """The fix of a wait that saves this many times what the wait takes in the trace needs a reason."""
-LONGER = "it saves more than the trace shows: without the profiler the host is faster, and waits longer here"
+WHY_MORE_THAN_SEEN = (
+    "it saves more than the trace shows: without the profiler the host is faster, and waits longer here"
+)
 
 
 def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Joint | None]:
@@ -39,11 +41,11 @@ def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[li
     if replay is None or not has_edits or not replay.runs or not replay.before.step_ns:
         return by_cost, None
     by_cost = [weighed for finding in by_cost if (weighed := _with_most(finding, replay))]
-    replayed = [finding for finding in by_cost if finding.evidence.edits][:MOST_REPLAYS]
+    replayed = [finding for finding in by_cost if finding.evidence.edits][:MAX_REPLAYS]
     saved = {id(finding): _with_saving(finding, replay) for finding in replayed}
     saved = dict(zip(saved, _with_sites(list(saved.values()), replay), strict=True))
     by_saving = sorted((saved.get(id(finding), finding) for finding in by_cost), key=_order)
-    by_saving = _fewer_launches_first(by_saving, REMOVES_MUCH * replay.step_ns)
+    by_saving = _fewer_launches_first(by_saving, MIN_SHARE_BEFORE_WHOLE_STEP * replay.step_ns)
     return by_saving, _together([finding for finding in by_saving if finding.saving], replay)
 
 
@@ -99,7 +101,7 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
     if not finding.evidence.at_most:
         return finding
     most = saving_of(replay, finding.evidence.at_most)
-    if most.saving_ns < WORTH * replay.step_ns:
+    if most.saving_ns < MIN_SAVING_SHARE_OF_STEP * replay.step_ns:
         return None
     cost_ns = finding.evidence.cost_ns
     most_ns = cost_ns if finding.rule.family == "gpu" else min(most.range_ns[1], cost_ns)
@@ -110,22 +112,22 @@ def _with_saving(finding: Finding, replay: Replay) -> Finding:
     """Return a finding with what its fix brings, and with what the fix makes possible if that brings more."""
     alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
     both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
-    more = both.saving_ns - alone.saving_ns > MORE * replay.step_ns
+    more = both.saving_ns - alone.saving_ns > MIN_FURTHER_SHARE_OF_STEP * replay.step_ns
     evidence = _with_surprise(finding.evidence, alone)
     return replace(finding, evidence=evidence, saving=alone, with_then=both if more else None)
 
 
 def _with_surprise(evidence: Evidence, saving: Saving) -> Evidence:
     """Return evidence that says why the fix of short waits saves more than they take in the trace."""
-    if evidence.stall_ns is None or saving.saving_ns <= max(MANY * evidence.stall_ns, evidence.cost_ns):
+    if evidence.stall_ns is None or saving.saving_ns <= max(SURPRISING_MULTIPLE * evidence.stall_ns, evidence.cost_ns):
         return evidence
-    return replace(evidence, surprise=LONGER, text=f"{evidence.text}; {LONGER}")
+    return replace(evidence, surprise=WHY_MORE_THAN_SEEN, text=f"{evidence.text}; {WHY_MORE_THAN_SEEN}")
 
 
 def _with_sites(findings: Sequence[Finding], replay: Replay) -> list[Finding]:
     """Return findings with what the fix of each of their sites brings alone, as far as replays are made of them."""
     sites = [site for finding in findings for site in finding.evidence.sites if site.edits]
-    costliest = sorted(sites, key=lambda site: -site.cost_ns)[:MOST_REPLAYS]
+    costliest = sorted(sites, key=lambda site: -site.cost_ns)[:MAX_REPLAYS]
     alone = {id(site): saving_of(replay, site.edits) for site in costliest}
     return [
         replace(finding, alone=tuple(alone.get(id(site)) for site in finding.evidence.sites)) for finding in findings
@@ -141,7 +143,7 @@ def saving_of(replay: Replay, edits: Edits) -> Saving:
     """Return what a change of the program saves of its step."""
     outcomes = replay.outcomes(paces_after(replay, [edits]))
     saving = saving_in(np.maximum(replay.in_worlds - outcomes, 0.0))
-    return saving if saving.saving_ns >= NOTHING * replay.step_ns else replace(saving, saving_ns=0.0)
+    return saving if saving.saving_ns >= NO_SAVING_SHARE_OF_STEP * replay.step_ns else replace(saving, saving_ns=0.0)
 
 
 def as_measured(evidence: Evidence, rule: Rule, trace: Trace, machine: Pinning) -> Evidence:

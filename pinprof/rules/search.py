@@ -16,12 +16,12 @@ from pinprof.replay import Replay
 from pinprof.rules import catalogue
 from pinprof.rules.catalogue import pin104_unpinned_batches, pin105_batches_without_pin_memory
 from pinprof.rules.copies import has_unpinned_batches
-from pinprof.rules.rule import NEGLIGIBLE, Finding, Findings, Rule
+from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding, Findings, Rule, Severity
 from pinprof.rules.savings import as_measured, with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
 from pinprof.verdict.verdict import judge
 
-HIGH, MEDIUM = 0.10, 0.02
+HIGH_SHARE_OF_STEP, MEDIUM_SHARE_OF_STEP = 0.10, 0.02
 """Shares of the step from which a saving, or else a cost, is of high and of medium severity."""
 RULES: tuple[Rule, ...] = tuple(
     import_module(f"{catalogue.__name__}.{module.name}").RULE
@@ -29,14 +29,14 @@ RULES: tuple[Rule, ...] = tuple(
 )
 """By number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the host's
 launches, 7xx the GPU's own time."""
-GUARDING = next(rule for rule in RULES if rule.guards).id
+RULE_OF_GUARDS = next(rule for rule in RULES if rule.guards).id
 """The rule for waits that guard a copy."""
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 """The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
 launch queue and the profiler's own have none."""
 RULE_OF_EXPOSURE = {exposure: rule.id for rule in RULES for exposure in rule.exposures}
-"""The rule that explains why copies are exposed, by the reason and their direction, as far as there is one, and unless
-they are batches of a DataLoader."""
+"""The rule that explains why copies are exposed, by the reason and their direction, unless they are batches of a
+DataLoader."""
 
 
 def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Findings:
@@ -45,10 +45,10 @@ def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Find
     `machine` is what pinned memory brings and costs on the user's; without it usual rates are assumed.
     """
     details = details_of(trace)
-    return look(details, profile, Replay([details], profile.step_ns), machine)
+    return find_in(details, profile, Replay([details], profile.step_ns), machine)
 
 
-def look(details: Details, profile: Profile, replay: Replay, machine: Pinning | None = None) -> Findings:
+def find_in(details: Details, profile: Profile, replay: Replay, machine: Pinning | None = None) -> Findings:
     """Return what the rules find of a trace, as `find` does; `replay` computes what their fixes save."""
     step = profile.step_ns
     findings = list(_unweighed(details, profile, step, machine)) if step else []
@@ -70,11 +70,11 @@ def finding_of_verdict(findings: Findings) -> int | None:
 def _unweighed(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
     """Yield what the rules see, weighed by its cost."""
     for rule in RULES:
-        if rule.look is None or any(_doubts(profile, rule)):
+        if rule.search is None or any(_doubts(profile, rule)):
             continue
-        for evidence in rule.look(details, profile):
-            if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE * step_ns:
-                severity = "suspect" if rule.is_hazard else _severity(evidence.cost_ns / step_ns)
+        for evidence in rule.search(details, profile):
+            if evidence.at_any_cost or evidence.cost_ns >= NEGLIGIBLE_SHARE_OF_STEP * step_ns:
+                severity: Severity = "suspect" if rule.is_hazard else _severity(evidence.cost_ns / step_ns)
                 measured = as_measured(evidence, rule, details.trace, machine) if machine else evidence
                 yield Finding(rule, severity, measured)
 
@@ -95,11 +95,11 @@ def unsearched(profile: Profile) -> Doubt | None:
     return profile.gravest(*(doubt for rule in RULES for doubt in _doubts(profile, rule)))
 
 
-def _severity(share: float) -> str:
+def _severity(share: float) -> Severity:
     """Return the severity of a saving of this share of the step, or of a cost where no replay says what it saves."""
-    if share >= HIGH:
+    if share >= HIGH_SHARE_OF_STEP:
         return "high"
-    return "medium" if share >= MEDIUM else "low"
+    return "medium" if share >= MEDIUM_SHARE_OF_STEP else "low"
 
 
 def rule_of(number: str) -> Rule:
@@ -122,7 +122,7 @@ def rule_of_exposure(details: Details, reason: str, direction: str) -> str | Non
 def rule_of_wait(details: Details, stall: int) -> str | None:
     """Return the rule that is for a stall, a row of `Syncs.stalls`, the same that finds its site; None without one."""
     if details.syncs.sites[details.syncs.site[stall]].is_kept:
-        return GUARDING
+        return RULE_OF_GUARDS
     cause, copy = WAIT_CAUSES[details.syncs.cause[stall]], details.syncs.stalls.copy[stall]
     if cause != "pageable_copy" or copy == NONE:
         return RULE_OF_CAUSE.get(cause)

@@ -53,6 +53,10 @@ def awaited(copy: str, use: str, when: str = "") -> str:
     )
 
 
+PLAIN_TRAINING = (
+    "for x, y in batches:\n    optimizer.zero_grad()\n    loss_of(model(x), y).backward()\n    optimizer.step()"
+)
+
 READ_BACK = "host = x.to('cpu', non_blocking=True)"
 READ_AT_ONCE = f"{READ_BACK}\nuse(host)  # the copy may not have run yet"
 AWAIT_BEFORE_READ = awaited(READ_BACK, "use(host)", "  # before the first use of host")

@@ -40,7 +40,7 @@ class Copies(NamedTuple):
 
     @property
     def amount(self) -> str:
-        """How large they are together, as far as that is known."""
+        """Their size together, as far as it is known."""
         return sizes(self.bytes, self.unsized)
 
     def named(self, what: str) -> str:
@@ -50,7 +50,7 @@ class Copies(NamedTuple):
 
     @property
     def figures(self) -> str:
-        """Their numbers alone, to stand behind the place."""
+        """Their numbers alone, which follow the place."""
         exposed = f"exposed for {duration(self.exposed_ns)} of {duration(self.time_ns)}"
         return f"{how_many(self.per_step)} {self.per}, {self.amount}, {exposed}"
 
@@ -109,15 +109,15 @@ def copies_by_place(details: Details, chosen: Bools, steps: int, per: str) -> It
         )
 
 
-LONGEST_NAME = 200
+LONGEST_NAMED_CHARS = 200
 """Characters of a name within a sentence."""
-MOST_NAMED = 4
+MAX_THINGS_NAMED = 4
 """Things of one kind that a sentence names."""
 
 
 def at(place: Place) -> str:
     """Return where something is, to follow what it is; nothing where that is not known."""
-    name = shortened(str(place), LONGEST_NAME)
+    name = shortened(str(place), LONGEST_NAMED_CHARS)
     if place.line is not None:
         return f" at {name}"
     return f" in {name}()" if name else ""
@@ -128,13 +128,15 @@ def within(sites: Iterable[BareSite]) -> str:
     libraries = dict.fromkeys(site.library for site in sites if site.library)
     files = [f"{library.file}{'' if library.line is None else f':{library.line}'}" for library in libraries]
     named = zip(libraries, files, strict=True)
-    names = [f"{library.function} ({shortened(file, LONGEST_NAME)})" for library, file in named]
-    return f" within {listed(names, MOST_NAMED)}" if names else ""
+    names = [f"{library.function} ({shortened(file, LONGEST_NAMED_CHARS)})" for library, file in named]
+    return f" within {listed(names, MAX_THINGS_NAMED)}" if names else ""
 
 
 def ops_of(sites: Iterable[BareSite]) -> str:
     """Return the ops in which sites wait, or the calls where no op surrounds them."""
-    return listed(list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAME) for site in sites)), MOST_NAMED)
+    return listed(
+        list(dict.fromkeys(shortened(site.op or site.call, LONGEST_NAMED_CHARS) for site in sites)), MAX_THINGS_NAMED
+    )
 
 
 def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, WaitCost]]) -> str:
@@ -192,9 +194,9 @@ def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
     return trace.steps.holds(step_at(trace.steps, time))
 
 
-OF_BOUND, OF_ANY = 0.02, 0.1
-"""Shares of the step from which kernels count where the GPU limits it, and where it does not: a GPU that is idle for
-some of the step gains little from shorter kernels."""
+MIN_SHARE_IF_GPU_BOUND, MIN_SHARE_OF_KERNELS = 0.02, 0.1
+"""Kernels count from these shares of the step on, if the GPU limits it and otherwise: an idle GPU gains little from
+shorter kernels."""
 
 
 def kernels_in_steps(trace: Trace) -> Int64s:
@@ -211,12 +213,19 @@ def launched_kernels(trace: Trace) -> Int64s:
 def matters(profile: Profile, time_ns: float) -> bool:
     """Return whether kernels that take so long per step are worth a finding."""
     step = profile.step_ns
-    return bool(step) and time_ns >= (OF_BOUND if profile.bound == "gpu" else OF_ANY) * (step or 0.0)
+    return bool(step) and time_ns >= (MIN_SHARE_IF_GPU_BOUND if profile.bound == "gpu" else MIN_SHARE_OF_KERNELS) * (
+        step or 0.0
+    )
 
 
 def per_step(trace: Trace, profile: Profile, rows: Int64s) -> float:
     """Return how long kernels run per step, in ns."""
     return float(trace.gpu.duration_ns[rows].sum()) / profile.steps.divisor
+
+
+def aten(names: str) -> frozenset[str]:
+    """Return the names of ops of torch's own library, given without their prefix."""
+    return frozenset(f"aten::{name}" for name in names.split())
 
 
 def times_of_ops(trace: Trace, ops: Int64s) -> tuple[float, float]:

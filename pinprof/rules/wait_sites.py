@@ -15,18 +15,18 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.scenarios import without_blocking, without_waits
 from pinprof.rules.rule import Evidence, Search, as_one
-from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED, at, cost_of_waits, ops_of, within
+from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED, at, cost_of_waits, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
-from pinprof.units import counted, duration, how_many, shortened
+from pinprof.units import counted, duration, how_many, listed, shortened
 from pinprof.verdict.step_limits import LimitName
 
-MAX_CAUSES = 2
+MAX_CAUSES_IN_TITLE = 2
 """The most causes that a title names."""
-MOST_PLACES = 500
+MAX_PLACES_WEIGHED = 500
 """No program waits at more places: of more, the finding has only the sums. Each place is weighed by itself, which takes
 the time of a look at the whole trace."""
-USES = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
+USE_AFTER_COPY = {DIRECTIONS[HTOD]: "its source is written", DIRECTIONS[DTOH]: "its result is read"}
 """The use that must wait for the end of a copy of pinned memory, by its direction."""
 
 
@@ -37,11 +37,11 @@ class WaitRuleFacts(TypedDict):
     what_if: str
     causes: tuple[str, ...]
     guards: bool
-    look: Search
+    search: Search
 
 
 def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -> WaitRuleFacts:
-    """Return the facts of a rule that is for waits with one of these causes; see `look_for_waits`.
+    """Return the facts of a rule that is for waits with one of these causes; see `search_waits`.
 
     A rule for waits that guard a copy names no cause: each cause belongs to the rule for waits that guard none.
     """
@@ -50,11 +50,11 @@ def waits_of(*causes: str, fixable: bool = True, guarding: bool | None = None) -
         "what_if": "--drop-syncs",
         "causes": () if guarding else causes,
         "guards": bool(guarding),
-        "look": look_for_waits(*causes, fixable=fixable, guarding=guarding),
+        "search": search_waits(*causes, fixable=fixable, guarding=guarding),
     }
 
 
-def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Search:
+def search_waits(*causes: str, are_one: bool = False, fixable: bool = True, guarding: bool | None = None) -> Search:
     """Look for sites with one of the causes that are a problem.
 
     The waits in libraries that one line of the user calls are one site of the finding. `are_one`: one change removes
@@ -63,7 +63,7 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
     that must stay is an upper bound: another wait comes in its place.
     """
 
-    def look(details: Details, profile: Profile) -> Iterator[Evidence]:
+    def waits(details: Details, profile: Profile) -> Iterator[Evidence]:
         chosen = [
             number
             for number, site in enumerate(details.syncs.sites)
@@ -83,10 +83,10 @@ def look_for_waits(*causes: str, are_one: bool = False, fixable: bool = True, gu
             return frozenset(site.group for site in _sites(details, line) if site.group is not None)
 
         by_place = by_line(chosen, details.syncs.sites.__getitem__)
-        by_place = [chosen] if (are_one and chosen) or len(by_place) > MOST_PLACES else by_place
+        by_place = [chosen] if (are_one and chosen) or len(by_place) > MAX_PLACES_WEIGHED else by_place
         yield from as_one(profile, by_place, evidence_of, groups)
 
-    return look
+    return waits
 
 
 def _fixed_at(details: Details, sites: Iterable[int]) -> Edits:
@@ -112,7 +112,7 @@ def _fixed(details: Details, site: int) -> Edits:
 
 def _instead(sites: Sequence[Site]) -> str:
     """Return what must come in place of waits that also await copies in flight; nothing where they await none."""
-    uses = [use for direction, use in USES.items() if any(direction in site.guards for site in sites)]
+    uses = [use for direction, use in USE_AFTER_COPY.items() if any(direction in site.guards for site in sites)]
     if not uses:
         return ""
     return f"wait for the copy in flight that it also awaits, by an event, before {' or '.join(uses)} (PIN216)"
@@ -142,7 +142,7 @@ def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]
 def _title(sites: Sequence[Site]) -> str:
     """Return what waits, as people write it; nothing where the title of the rule says it already."""
     causes = list(dict.fromkeys(site.cause for site in sites))
-    if len(causes) > MAX_CAUSES or not all(WAITS[cause].is_called for cause in causes):
+    if len(causes) > MAX_CAUSES_IN_TITLE or not all(WAITS[cause].is_called for cause in causes):
         return ""
     one, several, what = (
         ("guards", "guard", "a copy in flight")
@@ -159,15 +159,14 @@ def _named(lines: Sequence[Sequence[Site]]) -> str:
         places = {site.place for site in sites}
         where = at(sites[0].place) if len(places) == 1 else ""
         return f"{ops_of(sites)}{where or f' at {len(lines)} sites'}"
-    names = _names(sites)
-    return ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return listed(_names(sites), MAX_THINGS_NAMED)
 
 
 def _names(sites: Sequence[Site]) -> list[str]:
     """Return what waits where; waits in libraries that one place of the user calls are named together."""
     by_place: dict[object, list[Site]] = {}
     for site in sites:
-        op = shortened(site.op or site.call, LONGEST_NAME)
+        op = shortened(site.op or site.call, LONGEST_NAMED_CHARS)
         by_place.setdefault((site.place, None if site.library else op), []).append(site)
     return [f"{ops_of(members)}{at(members[0].place)}{within(members)}" for members in by_place.values()]
 

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from pinprof.trace.frames import (
-    LONGEST,
-    MODULE,
+    LONGEST_FRAME_CHARS,
+    MODULE_PREFIX,
     Frame,
     called_name,
     frame,
@@ -33,7 +33,7 @@ STACK_DEPTH = 24
 DEEPEST_STACK = 200
 """The most frames that are kept inside the user's own: a deeper stack is a recursion."""
 
-BACKWARD = "run_backward of"
+BACKWARD_CALLER = "run_backward of"
 """A part of the name of the builtin that runs the autograd engine."""
 
 
@@ -80,7 +80,7 @@ def _with_backward(trace: Trace, function: Int32s, events: HostEvents, row: Int6
     thread = np.full(len(orphans), main, np.int32)
     meanwhile = HostEvents((), start[order], end[order], np.zeros(len(orphans), np.int32), thread)
     around = enclosing(trace.functions, meanwhile)
-    backward = trace.functions.named(lambda name: BACKWARD in name)
+    backward = trace.functions.named(lambda name: BACKWARD_CALLER in name)
     in_backward = within(backward, around, trace.links.function_parent)
     result = function.copy()
     result[orphans[order]] = np.where(in_backward, around, NONE)
@@ -199,7 +199,7 @@ def _is_recorded_source(frames: Mapping[str, list[Frame]], file: str, source: st
 def stack_of(trace: Trace, function: int) -> tuple[str, ...]:
     """Return a Python function and those around it, innermost first, as `kept_frames`; builtins only by name."""
     names = kept_frames(_names_around(trace, function), is_user_code)
-    return tuple(_entry(place) if (place := frame(name)) else shortened(name, LONGEST) for name in names)
+    return tuple(_entry(place) if (place := frame(name)) else shortened(name, LONGEST_FRAME_CHARS) for name in names)
 
 
 def _names_around(trace: Trace, function: int) -> Iterator[str]:
@@ -225,13 +225,13 @@ def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
     return stack if reached_users else stack[:STACK_DEPTH]
 
 
-LONGEST_MODULE: Final = 200
+LONGEST_MODULE_CHARS: Final = 200
 """Characters of the name of a module that are kept."""
 
 
 def module_around(trace: Trace, function: Int32s) -> Int32s:
     """Return the innermost call of a module around each Python function, -1 for none."""
-    flagged: Bools = trace.functions.named(lambda name: name.startswith(MODULE))
+    flagged: Bools = trace.functions.named(lambda name: name.startswith(MODULE_PREFIX))
     if not flagged.any():
         return np.full(len(function), NONE, np.int32)
     parent = trace.links.function_parent
@@ -244,13 +244,13 @@ def module_around(trace: Trace, function: Int32s) -> Int32s:
 
 def module_name(name: str) -> str:
     """Return the module of a recorded call, numbered within its class as torch does it: `Linear_3`."""
-    return shortened(name.removeprefix(MODULE), LONGEST_MODULE)
+    return shortened(name.removeprefix(MODULE_PREFIX), LONGEST_MODULE_CHARS)
 
 
-ENTRY = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}):(?P<function>.+)")
+STACK_ENTRY = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}):(?P<function>.+)")
 """`FILE:LINE:FUNCTION`, an entry of a stack."""
 
-DYNAMO = "torch/_dynamo/"
+DYNAMO_FILES = "torch/_dynamo/"
 """A part of the file names of the frames between code that torch.compile made and the functions that it calls."""
 
 
@@ -276,7 +276,7 @@ def call_path(stack: Sequence[str], user: Place, *, certain: bool) -> CallPath:
         if (entry.file, entry.function) == (user.file, user.function):
             break
         if is_outside_torch(entry.file):
-            certain = certain and (bool(inner) or DYNAMO not in called)
+            certain = certain and (bool(inner) or DYNAMO_FILES not in called)
             inner.append(entry._replace(file=package_file(entry.file)))
         called = entry.file
     if not inner:
@@ -288,7 +288,7 @@ def call_path(stack: Sequence[str], user: Place, *, certain: bool) -> CallPath:
 def _frames(stack: Iterable[str]) -> Iterator[Frame]:
     """Yield the frames of a stack that are functions of a file."""
     for entry in stack:
-        if match := ENTRY.fullmatch(entry):
+        if match := STACK_ENTRY.fullmatch(entry):
             yield Frame(match["file"], int(match["line"]), match["function"])
 
 

@@ -19,7 +19,7 @@ QUEUE_DEPTH = 1022
 ALLOCATING = (MALLOC, FREE, HOST_MEMORY)
 """Kinds of calls that allocate or free memory, of the device or pinned."""
 
-KINDS = {
+KIND_OF_CALL = {
     "StreamSynchronize": STREAM,
     **dict.fromkeys(("DeviceSynchronize", "CtxSynchronize"), DEVICE),
     "EventSynchronize": EVENT,
@@ -47,18 +47,18 @@ def are_small_to_gpu(gpu: Activities, rows: Int32s | Int64s) -> Bools:
     return (gpu.direction[rows] == HTOD) & (size >= 0) & (size <= SMALL_COPY_BYTES)
 
 
-LONGEST = 200
+LONGEST_CALL_CHARS = 200
 """Longer names are not looked at; the longest names of driver calls have a quarter of this number of characters."""
 
 
 def call_kind(name: str) -> int:
     """Return what the call of this name may wait for, -1 for a call that does not block."""
-    match = RUNTIME_CALL.fullmatch(name) if len(name) <= LONGEST else None
+    match = RUNTIME_CALL.fullmatch(name) if len(name) <= LONGEST_CALL_CHARS else None
     if not match:
         return -1
     if match[1].startswith("Memcpy"):
         return ASYNC_COPY if "Async" in match[1] else COPY
-    return KINDS.get(match[1], -1)
+    return KIND_OF_CALL.get(match[1], -1)
 
 
 def call_kinds(calls: Calls) -> Int8s:

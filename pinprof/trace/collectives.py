@@ -14,10 +14,8 @@ import numpy as np
 from pinprof.intervals import Intervals, joined
 from pinprof.trace.links import enclosing, follow
 from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
-from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, SEARCHED_CHARACTERS
+from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, NAMED_COLLECTIVE, SEARCHED_CHARACTERS
 
-OF_COLLECTIVE: Final = re.compile("^(?:c10d::|nccl:)")
-"""Begins the name of a range that says which collective is in it."""
 PAIRWISE: Final = re.compile("^(send|recv)")
 """Names of transfers between two ranks of a group."""
 OF_ALL: Final = re.compile("all_?to_?all|gather|scatter|broadcast|reduce", re.IGNORECASE)
@@ -127,12 +125,12 @@ def _called(trace: Trace, rows: Int64s) -> list[str]:
     code = gpu.collective[rows]
     for events in (trace.annotations, trace.ops):
         open_rows = np.flatnonzero((code == NONE) & (launch != NONE))
-        around = _of_rows(events, np.flatnonzero(events.named(OF_COLLECTIVE.match)))
+        around = _of_rows(events, np.flatnonzero(events.named(NAMED_COLLECTIVE.match)))
         if len(open_rows) and len(around):
             found = enclosing(around, _of_rows(trace.calls, launch[open_rows]))
             code[open_rows] = follow(around.name, found)
     code = np.where(code == NONE, gpu.name[rows], code)
-    return [OF_COLLECTIVE.sub("", name) for name in map(gpu.names.__getitem__, code.tolist())]
+    return [NAMED_COLLECTIVE.sub("", name) for name in map(gpu.names.__getitem__, code.tolist())]
 
 
 def _of_rows(events: HostEvents, rows: Int64s | Int32s) -> HostEvents:

@@ -10,41 +10,41 @@ from typing import Literal, NamedTuple
 FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 """`train.py(348): train`, as torch/csrc/autograd/profiler_python.cpp composes it."""
 
-LONGEST = 20_000
+LONGEST_FRAME_CHARS = 20_000
 """No function has a longer name; Linux ends paths at 4096."""
 
-MODULE = "nn.Module: "
+MODULE_PREFIX = "nn.Module: "
 """Begins the name of a call of a module; its class and a number for the object follow: `nn.Module: Linear_3`."""
 
-BUILTIN = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
+BUILTIN_NAME = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
 """`<built-in method item of Tensor object at 0x7f…>`, `<built-in function print>`."""
 
-OF_TORCH_CODE = re.compile(
+TORCH_BUILTIN = re.compile(
     r"<built-in method (?!__)\w* of (Tensor|Parameter|Buffer|type|torch\.\S+|pybind11_\S+) object"
 )
 """A builtin of torch: a tensor's method, an op as `torch.add`, the autograd engine."""
 
-OF_TENSOR = re.compile(r"<built-in method (?P<name>\w+) of (?:Tensor|Parameter|Buffer) object")
+TENSOR_METHOD = re.compile(r"<built-in method (?P<name>\w+) of (?:Tensor|Parameter|Buffer) object")
 """A method of a tensor. Throughout a trace, torch names a method after the object on which it was first called."""
 
-INSTALLED = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<")
+INSTALLED_FILE = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<")
 """Paths of installed libraries, of the standard library, and names that are not files (`<string>`, `<frozen
 runpy>`)."""
 
-PACKAGES = re.compile(r".*(^|/)(site|dist)-packages/")
+UP_TO_PACKAGES = re.compile(r".*(^|/)(site|dist)-packages/")
 """The part of a path up to the innermost folder of installed libraries."""
 
-IN_PYTHON = re.compile(r".*(^|/)python3(\.\d+)?/")
+UP_TO_PYTHON_MODULES = re.compile(r".*(^|/)python3(\.\d+)?/")
 """The folder of Python's own modules."""
 
-OF_TORCH = frozenset({"torch", "torchgen", "functorch"})
+TORCH_PACKAGES = frozenset({"torch", "torchgen", "functorch"})
 """First parts of the paths of torch's code, from the folder of installed libraries on."""
 
-GENERATED = re.compile(r"(^|/)torchinductor_[^/]+/|(^|/)(?P<two>[a-z0-9]{2})/[a-z](?P=two)[a-z0-9]{30,}\.py$")
+GENERATED_FILE = re.compile(r"(^|/)torchinductor_[^/]+/|(^|/)(?P<two>[a-z0-9]{2})/[a-z](?P=two)[a-z0-9]{30,}\.py$")
 """Files that torch.compile writes: in `/tmp/torchinductor_USER`, or where TORCHINDUCTOR_CACHE_DIR says, as
 `b7/cb7….py` (torch/_inductor/codecache.py: get_path)."""
 
-OWN = ("pinprof/capture/", "pinprof/program/", "pinprof/cli/", "pinprof/__main__.py")
+OWN_FILES = ("pinprof/capture/", "pinprof/program/", "pinprof/cli/", "pinprof/__main__.py")
 """Frames of pinprof around the program that it records."""
 
 # fmt: off
@@ -73,7 +73,7 @@ class Frame(NamedTuple):
 
 def frame(name: str) -> Frame | None:
     """Return the frame of a `python_function` event's name, None for a builtin or a module call."""
-    match = FRAME.fullmatch(name) if len(name) <= LONGEST else None
+    match = FRAME.fullmatch(name) if len(name) <= LONGEST_FRAME_CHARS else None
     return Frame(match["file"], int(match["line"]), match["function"]) if match else None
 
 
@@ -82,23 +82,23 @@ def called_name(name: str) -> str | None:
     place = frame(name)
     if place:
         return place.function
-    builtin = BUILTIN.match(name)
+    builtin = BUILTIN_NAME.match(name)
     return builtin["name"] if builtin else None
 
 
 def is_builtin(name: str) -> bool:
     """Return whether the name of a `python_function` event is that of a function written in C."""
-    return BUILTIN.match(name) is not None
+    return BUILTIN_NAME.match(name) is not None
 
 
 def is_torch_builtin(name: str) -> bool:
     """Return whether the name of a `python_function` event is that of a function of torch written in C."""
-    return OF_TORCH_CODE.match(name) is not None
+    return TORCH_BUILTIN.match(name) is not None
 
 
 def tensor_method(name: str) -> str | None:
     """Return the bare name of a tensor's builtin method, None for any other `python_function` event."""
-    match = OF_TENSOR.match(name)
+    match = TENSOR_METHOD.match(name)
     return match["name"] if match else None
 
 
@@ -110,7 +110,7 @@ def is_user_code(name: str) -> bool:
 
 def is_user_file(file: str) -> bool:
     """Return whether a file, as a trace names it, is the user's own code and not an installed library's."""
-    if INSTALLED.search(file) or file.startswith(OWN) or is_generated(file):
+    if INSTALLED_FILE.search(file) or file.startswith(OWN_FILES) or is_generated(file):
         return False
     top = file.split("/", maxsplit=1)[0].removesuffix(".py")
     return top not in LIBRARIES and not ("/" in file and _is_installed(top))
@@ -118,33 +118,33 @@ def is_user_file(file: str) -> bool:
 
 def origin_of(file: str) -> Literal["user", "torch", "library"]:
     """Return whose code a file is; `file` is the name in a trace."""
-    if package_file(file).split("/", maxsplit=1)[0] in OF_TORCH:
+    if package_file(file).split("/", maxsplit=1)[0] in TORCH_PACKAGES:
         return "torch"
     return "user" if is_user_file(file) else "library"
 
 
 def is_generated(file: str) -> bool:
     """Return whether torch.compile wrote a file."""
-    return GENERATED.search(file.replace("\\", "/")) is not None
+    return GENERATED_FILE.search(file.replace("\\", "/")) is not None
 
 
 def is_outside_torch(file: str) -> bool:
     """Return whether a file is the user's own or a library's: not torch's, nor Python's, nor pinprof's."""
     inside = package_file(file)
     top = inside.split("/", maxsplit=1)[0].removesuffix(".py")
-    if file.startswith("<") or inside.startswith(OWN) or top in OF_TORCH or is_generated(file):
+    if file.startswith("<") or inside.startswith(OWN_FILES) or top in TORCH_PACKAGES or is_generated(file):
         return False
-    return inside != file or is_user_file(file) or not (INSTALLED.search(file) or top in sys.stdlib_module_names)
+    return inside != file or is_user_file(file) or not (INSTALLED_FILE.search(file) or top in sys.stdlib_module_names)
 
 
 def package_file(file: str) -> str:
     """Return the path of a library's file from its folder of libraries on, equal on all machines; others unchanged."""
-    return PACKAGES.sub("", file.replace("\\", "/"), count=1) if "-packages" in file else file
+    return UP_TO_PACKAGES.sub("", file.replace("\\", "/"), count=1) if "-packages" in file else file
 
 
 def package_of(file: str) -> str:
     """Return the package, or the module of the standard library, of a library's file: `transformers`, `json`."""
-    inside = IN_PYTHON.sub("", package_file(file), count=1)
+    inside = UP_TO_PYTHON_MODULES.sub("", package_file(file), count=1)
     return inside.split("/", maxsplit=1)[0].removesuffix(".py")
 
 

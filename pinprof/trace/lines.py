@@ -135,9 +135,9 @@ class OpPlace(Placed):
     function: str
 
 
-MOST_MS, MOST_NS = 10**9, 10**15
+MAX_RECORDED_MS, MAX_RECORDED_NS = 10**9, 10**15
 """No code runs for longer in some recorded steps."""
-MOST_WATCHED = 10**6
+MAX_WATCHED_STEPS = 10**6
 """More steps than are ever watched."""
 BACKWARD_KEY = "pinprof_backward"
 """Key of the Python code of backward passes in the trace file."""
@@ -165,7 +165,7 @@ class PauseCode(Placed):
 
 def backward_of_metadata(entry: object) -> tuple[PauseCode, ...]:
     """Return the Python code of backward passes from pinprof's metadata; none if it is missing or malformed."""
-    return tuple(code for code in converted(entry, tuple[PauseCode, ...]) or () if 1 <= code.ns <= MOST_NS)
+    return tuple(code for code in converted(entry, tuple[PauseCode, ...]) or () if 1 <= code.ns <= MAX_RECORDED_NS)
 
 
 WATCHED_KEY = "pinprof_watched"
@@ -195,7 +195,7 @@ class WatchedWait:
 class DebugModeWaits:
     """The waits that torch's sync debug mode reported over some steps."""
 
-    steps: Annotated[int, Meta(ge=0, le=MOST_WATCHED)]
+    steps: Annotated[int, Meta(ge=0, le=MAX_WATCHED_STEPS)]
     """Complete steps that were watched; waits after them have the next number."""
     waits: tuple[WatchedWait, ...]
     sequences: tuple[tuple[int, ...], ...] | None = None

@@ -1,5 +1,7 @@
 """Links between the rows of a trace: launch of an activity, op and Python function around a call, step."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from pinprof.trace.tables import (
@@ -21,23 +23,35 @@ from pinprof.trace.tables import (
 ROUNDING_NS = 1000
 """How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
 
-NO_WORK = int(np.iinfo(np.int64).min)
+NO_WORK_NS = int(np.iinfo(np.int64).min)
 """When the GPU work of a step ends that has none."""
 
 USUAL_DEPTH = 64
 """For a few rows, the rows around them are looked at one by one, up to this many levels; only a recursion is deeper."""
 
 
-def find_links(
-    ops: HostEvents, functions: HostEvents, calls: Calls, gpu: Activities, launch: Int32s, steps: Steps
-) -> Links:
+class RecordedWork(NamedTuple):
+    """The tables in which steps and the calls of a model are found."""
+
+    ops: HostEvents
+    annotations: HostEvents
+    functions: HostEvents
+    calls: Calls
+    gpu: Activities
+    launch: Int32s
+    """Per activity: the call that launched it, -1 for none."""
+
+
+def find_links(recorded: RecordedWork, steps: Steps) -> Links:
     """Return all links of a trace, given those from activities to their launches.
 
     Where the whole trace is the only step, what was queued before the recording began is its work too. Without any
     link, work belongs to the step in whose time it starts.
     """
+    ops, functions, calls, launch = recorded.ops, recorded.functions, recorded.calls, recorded.launch
     call_step = step_at(steps, calls.start_ns) if steps.on_host else np.full(len(calls), NONE, np.int32)
     launched_in = follow(call_step, launch)
+    in_flight, launched_ns = _launch_times(calls, recorded.gpu, launch)
     by_launch = steps.on_host and steps.source != WHOLE_TRACE and bool((launch != NONE).any())
     return Links(
         launch=launch,
@@ -46,8 +60,42 @@ def find_links(
         function=enclosing(functions, calls),
         function_parent=enclosing(functions, functions),
         call_step=call_step,
-        activity_step=launched_in if by_launch else step_at(steps, gpu.start_ns),
+        activity_step=launched_in if by_launch else step_at(steps, recorded.gpu.start_ns),
+        in_flight=in_flight,
+        launched_ns=launched_ns,
     )
+
+
+def _launch_times(calls: Calls, gpu: Activities, launch: Int32s) -> tuple[Bools, Int64s]:
+    """Return which activities were queued before the recording began, and when each was launched.
+
+    The trace has no launch of work in flight, nor of any work before it on its stream, which runs in order. On a stream
+    without any launch, only work that began before the first call certainly was in flight. Other work without a launch
+    in the trace (the profiler lost it, or there are no calls) has the latest possible time: when the next work on its
+    stream was launched, or its own start if that is earlier.
+    """
+    is_linked = launch != NONE
+    launched_ns = gpu.start_ns.copy()
+    launched_ns[is_linked] = calls.start_ns[launch[is_linked]]
+    in_flight: Bools = np.zeros(len(gpu), bool)
+    if not len(gpu):
+        return in_flight, launched_ns
+    order = np.lexsort((gpu.stream, gpu.device))  # stable, and the table is sorted by start
+    is_new = (np.diff(gpu.device[order]) != 0) | (np.diff(gpu.stream[order]) != 0)
+    stream = np.cumsum(np.append(0, is_new))
+    place, linked = np.arange(len(order)), np.flatnonzero(is_linked[order])
+    following = np.append(linked, len(order))[np.searchsorted(linked, place)]
+    place = np.flatnonzero((following < len(order)) & ~is_linked[order])
+    place = place[stream[following[place]] == stream[place]]
+    launched_ns[order[place]] = np.minimum(launched_ns[order[place]], launched_ns[order[following[place]]])
+    if len(calls):
+        first = np.full(len(order), len(order))
+        np.minimum.at(first, stream[linked], linked)
+        in_flight[order] = (np.arange(len(order)) < first[stream]) & (first[stream] < len(order))
+        in_flight = (in_flight | (gpu.start_ns < calls.start_ns[0])) & ~is_linked
+        launched_ns[in_flight] = min(calls.start_ns[0], gpu.start_ns[0]) - 1
+    launched_ns.setflags(write=False)
+    return in_flight, launched_ns
 
 
 def launches(calls: Calls, gpu: Activities) -> Int32s:
@@ -191,9 +239,9 @@ def _depths(start: Int64s, end: Int64s, order: np.ndarray) -> tuple[np.ndarray, 
 
 
 def work_ends(trace: Trace, rows: Int64s | slice = EVERY) -> Int64s:
-    """Return per step when the last of its GPU work ends, of these rows of `Trace.gpu`; `NO_WORK` if it has none."""
+    """Return per step when the last of its GPU work ends, of these rows of `Trace.gpu`; `NO_WORK_NS` if it has none."""
     step = trace.links.activity_step[rows]
     launched = step != NONE
-    ends = np.full(len(trace.steps), NO_WORK)
+    ends = np.full(len(trace.steps), NO_WORK_NS)
     np.maximum.at(ends, step[launched], trace.gpu.end_ns[rows][launched])
     return ends

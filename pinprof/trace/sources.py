@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from pinprof.trace.info import Made
+from pinprof.trace.metadata.info import Made
 
 REPOSITORY = ".git"
 """An entry at the top of a git repository: a folder, or a file in worktrees and submodules."""
@@ -96,7 +96,7 @@ Body: TypeAlias = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Clas
 Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ScopeNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.GeneratorExp
 
-MODULE = "<module>"
+MODULE_CODE = "<module>"
 
 IMPLICIT = re.compile(r"__\w+__")
 """Methods that Python calls although the source does not name them: `Linear(3, 3)` calls `__init__`."""
@@ -140,7 +140,7 @@ def fits(source: str, function: str, line: int) -> bool:
     name = function.rpartition(".")[2]
     if name in ANONYMOUS:
         return line in _lines_of(source, name)
-    return (name != MODULE and name.startswith("<")) or _function(source, name, line) is not None
+    return (name != MODULE_CODE and name.startswith("<")) or _function(source, name, line) is not None
 
 
 def may_call(source: str, line: int) -> bool:
@@ -152,19 +152,9 @@ def may_call(source: str, line: int) -> bool:
 
 
 ACTS = (
-    *(
-        ast.Call,
-        ast.Attribute,
-        ast.Subscript,
-        ast.BinOp,
-        ast.UnaryOp,
-        ast.BoolOp,
-        ast.Compare,
-        ast.IfExp,
-        ast.AugAssign,
-    ),
-    *(ast.FormattedValue, ast.Await, ast.YieldFrom, ast.Import, ast.ImportFrom, ast.ClassDef, ast.Raise, ast.Delete),
-    *(ast.With, ast.AsyncWith, ast.Match, ast.pattern),
+    *(ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp),
+    *(ast.AugAssign, ast.FormattedValue, ast.Await, ast.YieldFrom, ast.Import, ast.ImportFrom, ast.ClassDef),
+    *(ast.Raise, ast.Delete, ast.With, ast.AsyncWith, ast.Match, ast.pattern),
 )
 """Nodes that may run other code: a call, an operator, a property, a method of `with`, an import."""
 TESTS = (ast.If, ast.While, ast.Assert)
@@ -221,7 +211,7 @@ def _by_name(source: str) -> dict[str, list[Named]]:
 
 
 def _function(source: str, function: str, at: int) -> Body | None:
-    if function == MODULE:
+    if function == MODULE_CODE:
         return _parsed(source)
     named = _by_name(source).get(function, ())
     holding = [node for node in named if _first_line(node) <= at <= (node.end_lineno or 0)]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pinprof.intervals import Intervals, covered, union
-from pinprof.trace.info import Cut, Info
-from pinprof.trace.run_log import RunLog
+from pinprof.trace.metadata.info import Cut, Info, Thread
+from pinprof.trace.metadata.run_log import RunLog
 from pinprof.units import counted, one_line
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ EVERY = slice(None)
 """All rows of a table."""
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
-CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 EventKind: TypeAlias = Literal["wait", "call", "kernel", "copy", "memset", "op", "host", "unknown"]
 """Kinds of events: `wait`, a call that can make the host wait, or the record of a wait; `call`, any other call; `host`,
 an annotation, a function or an overhead; `unknown` if the file does not show it."""
@@ -43,6 +43,10 @@ HOST_MEMORIES = ("pageable", "pinned", "unknown", "none")
 """Kinds of memory on the host side of a copy; `none` for a copy without a host side."""
 HTOD, DTOH, DTOD = (DIRECTIONS.index(direction) for direction in ("HtoD", "DtoH", "DtoD"))
 PAGEABLE, PINNED, UNKNOWN = (HOST_MEMORIES.index(memory) for memory in ("pageable", "pinned", "unknown"))
+
+
+_NO_NUMBERS: Int64s = np.zeros(0, np.int64)
+_NO_CODES: Int32s = np.zeros(0, np.int32)
 
 
 def computed_once(measure: Callable[[Source], Result]) -> Callable[[Source], Result]:
@@ -149,7 +153,7 @@ class Calls(HostEvents):
 class Activities(Table):
     """Work of the GPU: `kernel`, `gpu_memcpy`, `gpu_memset`."""
 
-    category: Int8s = field(metadata={"texts": CATEGORIES})
+    category: Int8s = field(metadata={"texts": GPU_CATEGORIES})
     device: Int32s
     stream: Int64s
     correlation: Int64s
@@ -220,37 +224,20 @@ HOST_DEVICE = NONE
 class MemoryUse(NamedTuple):
     """What torch's allocators held after each allocation and release, in the order of time (`profile_memory=True`)."""
 
-    at_ns: Int64s
-    device: Int32s
+    at_ns: Int64s = _NO_NUMBERS
+    device: Int32s = _NO_CODES
     """The GPU, or HOST_DEVICE; of the host only what was allocated since the recording began."""
-    allocated: Int64s
+    allocated: Int64s = _NO_NUMBERS
     """Bytes in tensors on this device."""
-    reserved: Int64s
+    reserved: Int64s = _NO_NUMBERS
     """Bytes that the allocator took from the device, in use or kept for later; -1 where not recorded."""
-    thread: Int32s
+    thread: Int32s = _NO_CODES
     """Index into `Trace.threads`; -1 for a thread without other events."""
 
     @property
     def of_gpu(self) -> dict[int, Int64s]:
         """The rows of each GPU, by its number."""
         return {int(device): np.flatnonzero(self.device == device) for device in np.unique(self.device) if device >= 0}
-
-
-def no_memory() -> MemoryUse:
-    """Return what a trace without events of memory has."""
-    numbers, codes = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    return MemoryUse(numbers, codes, numbers, numbers, codes)
-
-
-@dataclass(frozen=True)
-class Thread:
-    """One host thread, by the ids that the trace gives it."""
-
-    pid: int | float | str | None
-    tid: int | float | str | None
-    name: str
-    role: str
-    """`main`, `autograd`, `pin_memory` or `other`."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +277,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Links:
-    """Row indices from one table into another, -1 for none."""
+    """Row indices from one table into another, -1 for none; and what follows from the launches of GPU work."""
 
     launch: Int32s
     """Per activity: the call that launched it."""
@@ -306,6 +293,10 @@ class Links:
     """Per call: the step in which it began."""
     activity_step: Int32s
     """Per activity: the step in which it was launched."""
+    in_flight: Bools
+    """Per activity: whether it was queued before the recording began."""
+    launched_ns: Int64s
+    """Per activity: when the call that launched it began, at the latest."""
 
 
 @dataclass(frozen=True)
@@ -329,12 +320,6 @@ class ModelCalls:
 
     def __len__(self) -> int:
         return len(self.start_ns)
-
-
-def no_model_calls() -> ModelCalls:
-    """Return what a trace has of a program that does not run a language model, or trains one."""
-    numbers = np.zeros(0, np.int64)
-    return ModelCalls(numbers, numbers, np.zeros(0, bool), numbers, numbers)
 
 
 class FileEvents(NamedTuple):
@@ -362,6 +347,7 @@ class Trace:
     gpu: Activities
     syncs: SyncEvents
     overheads: HostEvents
+    model_calls: ModelCalls
     steps: Steps
     links: Links
     counts: dict[str, int]
@@ -381,8 +367,7 @@ class Trace:
     """How many recorded sizes are impossible; they count as not recorded."""
     run: RunLog | None = None
     """The log of the whole run; None if pinprof did not record the trace."""
-    memory: MemoryUse = field(default_factory=no_memory)
-    model_calls: ModelCalls = field(default_factory=no_model_calls)
+    memory: MemoryUse = field(default_factory=MemoryUse)
     numbered_ops: int = 0
     """How many ops torch numbered from the first to the last, at least; 0 where it recorded no numbers."""
 
@@ -423,50 +408,12 @@ class Trace:
         threads = np.unique(self.calls.thread[self.launches_work])
         return threads[~self.has_role("pin_memory")[threads]]
 
-    @cached_property
+    @property
     def in_flight(self) -> Bools:
-        """Per activity: whether it was queued before the recording began.
+        """Per activity: whether it was queued before the recording began."""
+        return self.links.in_flight
 
-        Then the trace has no launch of it, nor of any work before it on its stream, which runs in order. On a stream
-        without any launch, only work that began before the first call certainly was.
-        """
-        linked = self.links.launch != NONE
-        if len(self.calls) == 0:
-            return np.zeros(len(self.gpu), bool)
-        first = np.full(len(self.gpu), len(self.gpu))
-        order, group = self._by_stream
-        np.minimum.at(first, group[linked[order]], np.flatnonzero(linked[order]))
-        result = self.gpu.start_ns < self.calls.start_ns[0]
-        result[order] |= (np.arange(len(order)) < first[group]) & (first[group] < len(order))
-        return result & ~linked
-
-    @cached_property
+    @property
     def launched_ns(self) -> Int64s:
-        """Per activity: when the call that launched it began, in ns.
-
-        Work in flight was launched before all recorded events. For other work without a launch in the trace (the
-        profiler lost it, or there are no calls) it is the latest possible time: when the next work on its stream was
-        launched, or the work's own start if that is earlier.
-        """
-        linked = self.links.launch != NONE
-        launched = self.gpu.start_ns.copy()
-        launched[linked] = self.calls.start_ns[self.links.launch[linked]]
-        order, group = self._by_stream
-        at = np.where(linked[order], np.arange(len(order)), len(order))
-        behind = np.minimum.accumulate(at[::-1])[::-1]
-        behind_linked = np.flatnonzero((behind < len(order)) & ~linked[order])
-        behind_linked = behind_linked[group[behind[behind_linked]] == group[behind_linked]]
-        rows = order[behind_linked]
-        launched[rows] = np.minimum(launched[rows], launched[order[behind[behind_linked]]])
-        if self.in_flight.any():
-            launched[self.in_flight] = min(self.calls.start_ns[0], self.gpu.start_ns[0]) - 1
-        launched.setflags(write=False)
-        return launched
-
-    @cached_property
-    def _by_stream(self) -> tuple[Int64s, Int64s]:
-        """The activities by stream and start, and for each of these the number of its stream."""
-        device, stream = self.gpu.device, self.gpu.stream
-        order = np.lexsort((stream, device))  # stable, and the table is sorted by start
-        new = (np.diff(device[order]) != 0) | (np.diff(stream[order]) != 0)
-        return order, np.cumsum(np.concatenate(([0], new)))[: len(order)]
+        """Per activity: when the call that launched it began, in ns; the latest possible time if that is unknown."""
+        return self.links.launched_ns

@@ -5,8 +5,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from pinprof.trace.metadata.info import Thread
 from pinprof.trace.reader.events import Number
-from pinprof.trace.tables import NONE, Bools, Calls, HostEvents, Thread
+from pinprof.trace.tables import NONE, Bools, Calls, HostEvents
 
 ThreadKey: TypeAlias = tuple[Number, Number]
 """Process and thread id as the trace gives them."""
@@ -14,13 +15,15 @@ ThreadKey: TypeAlias = tuple[Number, Number]
 STEP_PREFIX = "ProfilerStep#"
 STEP_MARK: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,18}})")
 """torch's mark of a step; its number also counts steps that were not recorded."""
-OPTIMIZER: Final = re.compile(r"Optimizer\.(?:step|zero_grad)#")
+OPTIMIZER_MARK: Final = re.compile(r"Optimizer\.(?:step|zero_grad)#")
 """Begins torch's marks of the calls of an optimizer, such as `Optimizer.step#Adam.step`."""
-LOADER: Final = re.compile(r"enumerate\((?:DataLoader|DataPipe)\)#")
+LOADER_MARK: Final = re.compile(r"enumerate\((?:DataLoader|DataPipe)\)#")
 """Begins torch's marks of a batch that is taken from a loader."""
-MARK: Final = re.compile(rf"{STEP_PREFIX}\d|{LOADER.pattern}|{OPTIMIZER.pattern}|DistributedDataParallel\.forward$")
+TORCH_MARK: Final = re.compile(
+    rf"{STEP_PREFIX}\d|{LOADER_MARK.pattern}|{OPTIMIZER_MARK.pattern}|DistributedDataParallel\.forward$"
+)
 """Begins the names of torch's own marks, which torch 1.8 to 1.10 record as ops."""
-BACKWARD: Final = re.compile(
+BACKWARD_OP: Final = re.compile(
     r"autograd::engine::|CompiledFunctionBackward|torch::autograd::(?:AccumulateGrad|Copy|GraphRoot)|\w+Backward\d*$"
 )
 """Begins the names of the autograd engine's own ops, on whatever thread it runs; torch 1.8 names only their nodes."""
@@ -48,7 +51,7 @@ def name_threads(
     activity = _per_thread(ops, None, count) + _per_thread(calls, None, count)
     own = np.array([pid == tid for pid, tid in keys], dtype=bool) & (activity > 0)
     main = int(np.lexsort((activity, own, _per_thread(annotations, None, count), steps))[-1]) if count else NONE
-    backward = _per_thread(ops, ops.named(BACKWARD.match), count)
+    backward = _per_thread(ops, ops.named(BACKWARD_OP.match), count)
     pinning = _per_thread(ops, ops.named(PIN_OPS.__contains__), count)
     roles = []
     for index, key in enumerate(keys):

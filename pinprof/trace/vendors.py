@@ -1,7 +1,8 @@
 """The names that vendors give: of runtime calls, categories of events, kernels, and libraries of collectives.
 
-No other module that reads traces has such a name: what one of them means is written once, and a new vendor is some
-words here. A name that none of the patterns knows means nothing: it is "other" or "unknown", never "none".
+What such a name means is written once, here: a new vendor is some words in this module. Others know at most what
+follows the vendor's prefix in the name of a call (`calls`). A name that none of the patterns knows means nothing: it is
+"other" or "unknown", never "none".
 """
 
 import re
@@ -43,7 +44,10 @@ BEGIN_CAPTURE: Final = re.compile(rf"{RUNTIME}StreamBeginCapture\w*")
 END_CAPTURE: Final = re.compile(rf"{RUNTIME}StreamEndCapture\w*")
 RECORD_EVENT: Final = re.compile(rf"{RUNTIME}EventRecord")
 AWAIT_EVENT: Final = re.compile(rf"{RUNTIME}StreamWaitEvent")
-LOADS: Final = re.compile(r"(?:Module|Library)(?:Load|Get)|LazyLoad|hipCreateModule|hiprtc|nvrtc")
+MAKES_GRAPH: Final = re.compile(r"StreamBeginCapture|StreamEndCapture|GraphInstantiate")
+LAUNCHES_WORK: Final = re.compile(r"Memcpy|Memset|Launch")
+LAUNCHES_OR_WAITS: Final = re.compile(r"Synchronize|Memcpy|Memset|Launch|EventQuery|StreamQuery|StreamWait")
+LOADS_CODE: Final = re.compile(r"(?:Module|Library)(?:Load|Get)|LazyLoad|hipCreateModule|hiprtc|nvrtc")
 """Calls that load or compile code."""
 SYNCHRONIZE: Final = frozenset(
     f"{runtime}{what}Synchronize" for runtime in ("cuda", "hip") for what in ("Device", "Stream", "Event")
@@ -72,6 +76,8 @@ CUPTI's number (CUpti_ActivityMemcpyKind), which torch's own CUPTI backend write
 
 COLLECTIVE_PREFIXES: Final = ("c10d::", "nccl:", "gloo:", "hccl:", "xccl:", "record_param_comms")
 """Ops and annotations that torch.distributed records around a collective."""
+NAMED_COLLECTIVE: Final = re.compile("^(?:c10d::|nccl:)")
+"""Begins the name of a range that says which collective is in it."""
 COLLECTIVE_KERNEL: Final = re.compile(
     r"(?i)^(?:void )?(?:\(anonymous namespace\)::|<unnamed>::)?(?:nccl|rccl|msccl|oneccl|hccl|hcom_)"
     r"|^(?!triton_).*(?:all_?reduce|cross_device_reduce|reduce_?scatter_kernel|all_?gather_kernel"
@@ -113,7 +119,7 @@ ATTENTION: Final = KernelKind(
     all_of_op=True,
     multiplies=True,
 )
-CONVOLUTIONS: Final = KernelKind(
+CONVOLUTION_KERNELS: Final = KernelKind(
     "convolutions",
     re.compile(r"(?i)fprop|dgrad|wgrad|conv(?!ert)|scudnn|implicit_gemm|winograd|igemm_(?:fwd|bwd|wrw)_"),
     re.compile(r"aten::(_?conv|cudnn_conv|mkldnn_conv|miopen_conv)|ConvolutionBackward|ConvNd"),
@@ -135,7 +141,7 @@ NORMALIZATION: Final = KernelKind(
     re.compile(r"(?i)(batch|layer|group|instance|rms)_?norm"),
     all_of_op=True,
 )
-COPIES: Final = KernelKind(
+COPY_KERNELS: Final = KernelKind(
     "copies",
     re.compile(
         r"(?i)direct_copy|CatArray|nchwToNhwc|nhwcToNchw|transpose|copy_device_to_device|float16_copy|and_?cache|"
@@ -163,7 +169,16 @@ ELEMENTWISE: Final = KernelKind(
 )
 OTHER: Final = KernelKind("other")
 
-BY_NAME: Final = (ATTENTION, CONVOLUTIONS, PRODUCTS, NORMALIZATION, COPIES, INDEXING, REDUCTIONS, ELEMENTWISE)
+BY_NAME: Final = (
+    ATTENTION,
+    CONVOLUTION_KERNELS,
+    PRODUCTS,
+    NORMALIZATION,
+    COPY_KERNELS,
+    INDEXING,
+    REDUCTIONS,
+    ELEMENTWISE,
+)
 """The first that fits a kernel's name is its kind."""
 KERNEL_KINDS: Final = (COLLECTIVES, OF_OPTIMIZER, *BY_NAME, OTHER)
 
@@ -181,21 +196,35 @@ NO_TENSOR_CORES: Final = re.compile(
 )
 """Names of products that are not on tensor cores."""
 
-OF_AMD: Final = re.compile(r"^Cijk_|ck_tile|igemm_\w+_gtcx|_ISA9|MIOpen|rocblas")
+AMD_KERNEL: Final = re.compile(r"^Cijk_|ck_tile|igemm_\w+_gtcx|_ISA9|MIOpen|rocblas")
 """In the names of AMD's kernels."""
 
 SEARCHED_CHARACTERS: Final = 20_000
 """Characters of a name in which a kind is looked for: names of templates are long, and a trace may have any name."""
 
 
-FUSED: Final = re.compile(r"triton_(?:(poi)|red|per)_")
+FUSED_KERNEL: Final = re.compile(r"triton_(?:(poi)|red|per)_")
 """How torch.compile names the kernels that it makes: pointwise ones and reductions; the ops that they fuse follow, and
 with them those around them."""
 
 
+SMALL_LOOKUP: Final = re.compile(r"indexSelectSmallIndex")
+"""The kernel of a lookup of at most 16 tokens (aten/src/ATen/native/cuda/Indexing.cu)."""
+LARGE_LOOKUP: Final = re.compile(r"vectorized_gather_kernel|indexSelectLargeIndex")
+"""The kernels of a lookup of more tokens."""
+FUSED_LOOKUP: Final = re.compile(r"\btriton_\w+_embedding_")
+"""A kernel that Inductor made of a lookup and other ops: torch.compile has compiled the call."""
+TOKEN_CHOICE: Final = re.compile(r"argmax|multinomial|exponential|topk")
+"""Ops and kernels that choose the next token."""
+ANY_ATTENTION: Final = re.compile(r"attention|flash_fwd|fmha", re.IGNORECASE)
+"""Ops and kernels of attention."""
+ANY_SOFTMAX: Final = re.compile(r"softmax")
+"""Ops and kernels of attention written by hand, and of other models."""
+
+
 def kind_of_name(name: str) -> KernelKind:
     """Return what a kernel of this name does; `OTHER` if the name does not tell."""
-    if (fused := FUSED.match(name)) and not (NORMALIZATION.kernels and NORMALIZATION.kernels.search(name)):
+    if (fused := FUSED_KERNEL.match(name)) and not (NORMALIZATION.kernels and NORMALIZATION.kernels.search(name)):
         return ELEMENTWISE if fused[1] else REDUCTIONS
     kinds = (kind for kind in KERNEL_KINDS if kind.kernels and kind.kernels.search(name, 0, SEARCHED_CHARACTERS))
     return next(kinds, OTHER)
@@ -210,9 +239,9 @@ def on_tensor_cores(name: str) -> bool | None:
 
 
 FULL_FLOAT32: Final = re.compile(r"(?<![a-z])sgemm|simt_s(gemm|fprop|dgrad|wgrad)|_f32f32_f32f32_f32_|scudnn")
-"""How the kernels of cuBLAS and cuDNN are named that multiply float32 as it is."""
+"""Kernels of cuBLAS and cuDNN that multiply float32 in full precision."""
 TF32: Final = re.compile(r"tf32|s1688(?!.*(f16|fp16|bf16))")
-"""And those that use TF32: products of 16 x 8 x 8 with sums in float32."""
+"""Kernels that use TF32: products of 16 x 8 x 8 with sums in float32."""
 HALF: Final = re.compile(r"fp16|bf16|f16|half|bfloat16|h884|h1688")
 """Kernels that read or write less than float32 are not of float32, whatever they are built on."""
 OF_CONVOLUTION: Final = re.compile(r"fprop|dgrad|wgrad|convolve|scudnn|cudnn")

@@ -11,8 +11,8 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
 from pinprof.replay.worlds import RangeNs, middle, range_of
-from pinprof.trace.idle_times import long_ops
 from pinprof.trace.links import step_at
+from pinprof.trace.spans.idle_times import long_ops
 from pinprof.verdict.rerun import Rerun
 from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName
 

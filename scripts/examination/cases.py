@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from scripts.examination.edits import Edit
-from scripts.examination.program import Program
+from scripts.examination.program import Edit, Program
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,9 @@ CIFAR_IMAGES = {"train": 50_000, "test": 10_000}
 CIFAR_FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 CLASSES = tuple(f"class{number}" for number in range(10))
 WORDS, LINES, WORDS_PER_LINE = 33_000, 24_000, 25
-TREEBANK_WORDS = 10_000
 TOKENS = 2_000_000
 PICTURES, DISTINCT_PICTURES = 3_200, 20
 TRAIN_PICTURES, VALIDATION_PICTURES = 640, 256  # of timm: epochs of ten steps of 64
-GRAPHS = 188
 SHARE_OF_WORDS = 0.0127  # of Cora's dictionary, in a paper
 SENTENCES, VOCABULARY = 2_000, 500
 
@@ -73,23 +71,6 @@ def cifar(_repository: Path, folder: Path, made_up: Generator) -> None:
         labels = made_up.integers(0, 10, 10_000).tolist()
         (batches / name).write_bytes(pickle.dumps({"data": data, "labels": labels}))
     (batches / "batches.meta").write_bytes(pickle.dumps({"label_names": list(CLASSES)}))
-
-
-def cifar100(_repository: Path, folder: Path, made_up: Generator) -> None:
-    """Write the pickled files of CIFAR-100."""
-    files = folder / "cifar-100-python"
-    files.mkdir(parents=True)
-    for split, count in CIFAR_IMAGES.items():
-        data = made_up.integers(0, 256, (count, 3072), np.uint8)
-        labels = made_up.integers(0, 100, count).tolist()
-        (files / split).write_bytes(pickle.dumps({"data": data, "fine_labels": labels}))
-    (files / "meta").write_bytes(pickle.dumps({"fine_label_names": [str(number) for number in range(100)]}))
-
-
-def penn_treebank(_repository: Path, folder: Path, made_up: Generator) -> None:
-    """Write a text of as many different words as the Penn Treebank's."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "train.txt").write_text("".join(f"{line}\n" for line in _lines(made_up, TREEBANK_WORDS, LINES)))
 
 
 def shakespeare_char(repository: Path, _folder: Path, made_up: Generator) -> None:
@@ -166,26 +147,6 @@ def cora(_repository: Path, folder: Path, made_up: Generator) -> None:
     (raw / "ind.cora.test.index").write_text("".join(f"{paper}\n" for paper in made_up.permutation(tested) + others))
 
 
-def mutag(repository: Path, _folder: Path, made_up: Generator) -> None:
-    """Write the raw files of MUTAG: molecules of 18 atoms each."""
-    raw = repository / "data/TU/MUTAG/raw"
-    raw.mkdir(parents=True)
-    atoms = 18
-    start = 1 + atoms * np.repeat(np.arange(GRAPHS), 2 * atoms)
-    ring = np.tile(np.arange(atoms), 2 * GRAPHS)
-    back = np.tile(np.repeat([0, 1], atoms), GRAPHS).astype(bool)
-    ends = np.stack([start + ring, start + (ring + 1) % atoms], axis=1)
-    ends[back] = ends[back][:, ::-1]
-    for name, rows in {
-        "A": [f"{one}, {other}" for one, other in ends.tolist()],
-        "graph_indicator": np.repeat(np.arange(1, GRAPHS + 1), atoms).tolist(),
-        "graph_labels": made_up.choice([-1, 1], GRAPHS).tolist(),
-        "node_labels": made_up.integers(0, 7, GRAPHS * atoms).tolist(),
-        "edge_labels": made_up.integers(0, 4, len(ends)).tolist(),
-    }.items():
-        (raw / f"MUTAG_{name}.txt").write_text("".join(f"{row}\n" for row in rows))
-
-
 def pets(_repository: Path, folder: Path, made_up: Generator) -> None:
     """Write photographs of pets, many under several names."""
     _pictures(folder / "images", [f"breed{number % 37}_{number}.jpg" for number in range(PICTURES)], made_up)
@@ -254,8 +215,8 @@ HUB = "hub"
 MAKERS: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
-        *(mnist, wikitext, penn_treebank, airbench, cifar, cifar100, shakespeare_char, openwebtext, tokens),
-        *(tokenizer, cora, mutag, pets, image_folder, resnet50d, sentence_pairs),
+        *(mnist, wikitext, airbench, cifar, shakespeare_char, openwebtext, tokens, tokenizer),
+        *(cora, pets, image_folder, resnet50d, sentence_pairs),
     )
 }
 

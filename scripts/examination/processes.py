@@ -137,6 +137,14 @@ def run_hooked(place: Place, hook: Hook, noted: Path, seconds: float) -> tuple[E
     return ended, stamps
 
 
+def reported(place: Place, trace: Path, answer: Path, seconds: float) -> tuple[Ended, Noted | None]:
+    """Return how `pinprof report` ended on a trace, and what its JSON says of it; None where it failed."""
+    command = [sys.executable, "-m", "pinprof", "report", "--force", "--json", str(answer), str(trace)]
+    ended = run(place, command, {}, seconds, answer.with_name(f"{answer.name}.log"))
+    said: Noted | None = json.loads(answer.read_text())["traces"][0] if ended.status == 0 else None
+    return ended, said
+
+
 def wait(process: "subprocess.Popen[bytes]", seconds: float) -> int | None:
     """Return the exit status, or None where the time was up; end the whole group."""
     status: int | None = None

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from scripts.examination.edits import Edit
-from scripts.examination.program import Program, UnknownProgramError
+from scripts.examination.program import Edit, Program
 
 
 def _program(name: str, repository: str, command: str, folder: str = ".", data: str = "", **options: Any) -> Program:
@@ -23,7 +22,6 @@ LLMC = (
     "train_gpt2.py --model d12 --write_tensors 0 --num_iterations 2000 --dtype bfloat16 --input_bin tokens.bin "
     "--input_val_bin tokens.bin --val_loss_every 50 --sequence_length 256 --total_batch_size 1024"
 )
-LAUNCH = f"-m accelerate.commands.launch --num_processes 1 --mixed_precision no {PETS}"
 ON_TWO_GPUS = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 TEN_STEPS = ("--warmup", "1", "--steps", "1")
 """For a program that makes ten steps."""
@@ -59,11 +57,7 @@ PROGRAMS = (
     _program("pyg_gcn", "pytorch_geometric", "gcn.py --epochs 20000", "examples", "cora@../data/Planetoid"),
     _program("accelerate_cv", "accelerate", PETS, "examples", "pets resnet50d"),
     _program("nanogpt_compiled", "nanoGPT", f"{SHAKESPEARE} --eval_iters=20", data="shakespeare_char"),
-    _program("nanogpt_gpt2", "nanoGPT", f"{GPT2} --gradient_accumulation_steps=4", data="openwebtext"),
     _program("imagenet_spawn", "examples", f"{IMAGENET} {SPAWN}", "imagenet"),
-    _program("accelerate_launch", "accelerate", LAUNCH, "examples", "pets resnet50d"),
-    _program("pyg_mutag", "pytorch_geometric", "mutag_gin.py --epochs 2000", "examples", "mutag"),
-    _program("airbench94_compiled", "cifar10-airbench", "legacy/airbench94_compiled.py", data="airbench"),
     _program("imagenet_spawn_2", "examples", f"{IMAGENET} {SPAWN}", "imagenet", gpus=2),
     _program(
         "nanogpt_2",
@@ -91,84 +85,4 @@ PROGRAMS = (
     _program("vqvae", "vq-vae-2-pytorch", SMALL_VQVAE, ".", "image_folder", repairs=VQVAE_REPAIRS),
 )
 
-
-def _tutorial(name: str, folder: str, data: str = "mnist@../../data", **options: Any) -> Program:
-    return _program(f"tutorial_{name}", "pytorch-tutorial", "main.py", f"tutorials/{folder}", data, **options)
-
-
-def _gan(name: str, optimizers: int = 2) -> Program:
-    folder, data = f"implementations/{name}", "mnist@../../data/mnist"
-    return _program(
-        f"gan_{name.removesuffix('_gan')}", "PyTorch-GAN", f"{name}.py", folder, data, calls_per_step=optimizers
-    )
-
-
-def _graph_network(name: str, more: str = "", place: str = "Cora") -> Program:
-    return _program(f"pyg_{name}", "pytorch_geometric", f"{name}.py {more}", "examples", f"cora@../data/{place}")
-
-
-def _makemore(kind: str) -> Program:
-    return _program(f"makemore_{kind}", "makemore", f"makemore.py --device cuda --type {kind} -o out_{kind}")
-
-
-def _cifar100(net: str) -> Program:
-    command = f"train.py -net {net} -gpu"
-    return _program(f"cifar100_{net}", "pytorch-cifar100", command, data="cifar100@data", unchecked=True)
-
-
-def _pendulum(name: str) -> Program:
-    command = f"cleanrl/{name}_continuous_action.py --env-id Pendulum-v1 --learning-starts 1000"
-    return _program(f"cleanrl_{name}", "cleanrl", command, paths=HERE)
-
-
-def _imagenet(arch: str) -> Program:
-    return _program(f"imagenet_{arch}", "examples", IMAGENET.replace("resnet18", arch), "imagenet")
-
-
-MORE = (
-    _tutorial("feedforward", "01-basics/feedforward_neural_network"),
-    _tutorial("logistic", "01-basics/logistic_regression"),
-    _tutorial("cnn", "02-intermediate/convolutional_neural_network"),
-    _tutorial("rnn", "02-intermediate/recurrent_neural_network"),
-    _tutorial("two_way_rnn", "02-intermediate/bidirectional_recurrent_neural_network"),
-    _tutorial("resnet", "02-intermediate/deep_residual_network", "cifar@../../data", unchecked=True),
-    _tutorial("language_model", "02-intermediate/language_model", "penn_treebank@data"),
-    _tutorial("gan", "03-advanced/generative_adversarial_network", calls_per_step=2),
-    _tutorial("vae", "03-advanced/variational_autoencoder"),
-    *(_gan(name) for name in ("aae", "acgan", "cgan", "ebgan", "gan", "lsgan", "sgan", "dcgan", "relativistic_gan")),
-    _gan("infogan", optimizers=3),
-    *(_makemore(kind) for kind in ("transformer", "rnn", "gru", "bow", "mlp")),
-    _program("lecture_gpt", "ng-video-lecture", "gpt.py"),
-    _program("lecture_bigram", "ng-video-lecture", "bigram.py"),
-    *(_cifar100(net) for net in ("resnet18", "mobilenetv2", "shufflenetv2", "densenet121")),
-    _program(
-        "cifar_resnet20",
-        "pytorch_resnet_cifar10",
-        "trainer.py --arch resnet20 --save-dir out",
-        data="cifar@data",
-        unchecked=True,
-    ),
-    *(_graph_network(name) for name in ("dna", "gcn2_cora", "super_gat")),
-    *(_graph_network(name, "--epochs 20000", "Planetoid") for name in ("gat", "autoencoder")),
-    _program("cleanrl_c51", "cleanrl", "cleanrl/c51.py --learning-starts 1000", paths=HERE),
-    *map(_pendulum, ("ddpg", "td3", "sac")),
-    *map(_imagenet, ("mobilenet_v2", "resnet50", "squeezenet1_1")),
-    _program(
-        "word_transformer",
-        "examples",
-        "main.py --accel --model Transformer --lr 5",
-        "word_language_model",
-        "wikitext",
-        marker="backward",
-    ),
-    _program("forward_forward", "examples", "main.py", "mnist_forward_forward", "mnist@data"),
-)
-"""More scripts whose steps estimates are learned from; they are not examined."""
-
-
-def program(name: str) -> Program:
-    """Return the program of this name."""
-    by_name = {entry.name: entry for entry in (*PROGRAMS, *MORE)}
-    if name not in by_name:
-        raise UnknownProgramError(f"no program {name}; there are: {', '.join(by_name)}")
-    return by_name[name]
+NAMED_PROGRAMS = {program.name: program for program in PROGRAMS}

@@ -1,12 +1,11 @@
 """Measures a program's step by its own clock, and compares what pinprof reports: the step, lines of waits, the ledger.
 
-Regular steps are chosen by a rule that is not pinprof's. The table of the exam has a row for each program, its summary
-a line for each range.
+Regular steps are chosen by a rule that is not pinprof's. The table of the exam has a row for each program.
 """
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -16,6 +15,8 @@ WARM_UP_STEPS = 20
 """Left out at the start, or a quarter of the steps where there are few."""
 LONGEST = 3.0
 """Times the median: a step whose own time, without waiting for input, is longer is irregular."""
+FEWEST_FOR_ERROR = 2
+"""Programs: fewer have no standard error."""
 NS_PER_MS = 1e6
 ALLOWED = 0.03
 """How far the regular step may be off, where the truth's own spread is not wider."""
@@ -67,7 +68,6 @@ def truth_of_run(noted: Noted) -> Noted:
         "mean_ms": float(steps.mean()) / NS_PER_MS,
         "median_ms": float(np.median(steps)) / NS_PER_MS,
         "regular_ms": float(steps[regular].mean()) / NS_PER_MS,
-        "regular_median_ms": float(np.median(steps[regular])) / NS_PER_MS,
         "irregular": int((~regular).sum()),
         "irregular_ms": float(steps[~regular].sum()) / NS_PER_MS,
         "input_share": float(inputs.sum() / steps.sum()),
@@ -91,22 +91,20 @@ def of_steps(noted: Noted) -> Noted:
     """Compare each reported step with the truth measured in turns with it.
 
     `ranges_ms`: what each run of pinprof states, for other runs with --repeat, else for itself. `holds`: whether the
-    median truth lies in each; `truths_in`: how many of the truths do.
+    median truth lies in each.
     """
     truth = median_of_runs(noted.get("truth", []))
     reported = [run["steps"] for run in noted.get("pinprof", []) if run.get("steps")]
     steps = [entry["step_ms"] for entry in reported if entry.get("step_ms") is not None]
     if truth is None or not steps:
-        return {"off": [], "right": False, "ranges_ms": [], "holds": [], "truths_in": []}
+        return {"off": [], "right": False, "ranges_ms": [], "holds": []}
     median, least, largest = truth
-    truths = [run["regular_ms"] for run in noted["truth"] if run.get("regular_ms") is not None]
     ranges = [stated for entry in reported if (stated := stated_range_ms(entry))]
     return {
         "off": [step / median - 1 for step in steps],
         "right": all(abs(step / median - 1) <= ALLOWED or least <= step <= largest for step in steps),
         "ranges_ms": ranges,
         "holds": [low <= median <= high for low, high in ranges],
-        "truths_in": [sum(low <= step <= high for step in truths) for low, high in ranges],
     }
 
 
@@ -174,7 +172,7 @@ def _short(file: str, line: int) -> str:
 
 
 def table(programs: Mapping[str, Noted]) -> str:
-    """Return a row of Markdown for each program, and a line of sums."""
+    """Return a row of Markdown for each program, and lines of sums; a program that was cut short has no range there."""
     verdicts = {name: verdict(noted) for name, noted in programs.items()}
     rows = [_row(HEAD), _row(["---"] * len(HEAD))]
     rows += [_row([name, *_cells(noted, verdicts[name])]) for name, noted in programs.items()]
@@ -183,38 +181,25 @@ def table(programs: Mapping[str, Noted]) -> str:
     lines_found = sum(min(judged["found"]) for judged in with_lines)
     lines = sum(judged["lines"] for judged in with_lines)
     wrong = sum(len(judged["wrong"]) for judged in with_lines)
-    rows += ["", f"{right} of {len(verdicts)} steps right; {lines_found} of {lines} lines found, {wrong} wrong.", ""]
+    rows += ["", f"{right} of {len(verdicts)} steps right; {lines_found} of {lines} lines found, {wrong} wrong."]
+    whole = [judged for name, judged in verdicts.items() if not programs[name].get("cut")]
+    rows += ["", _sum_of_ranges(whole), ""]
     return "\n".join(rows)
 
 
-def summary(programs: Mapping[str, Noted]) -> str:
-    """Return for each program the truth, each stated range, whether it holds, and the bias; and these in sums.
-
-    A program that the end of the time cut short does not count.
-    """
-    lines: list[str] = []
-    judged = {name: verdict(noted) for name, noted in programs.items()}
-    for name, noted in programs.items():
-        truths = [run for run in noted.get("truth", []) if run.get("regular_ms") is not None]
-        lines.append(f"{name:20} truth {_spread(median_of_runs(truths))} ms{', cut short' if noted.get('cut') else ''}")
-        for off, range_ms, holds, within in zip(
-            *(judged[name][key] for key in ("off", "ranges_ms", "holds", "truths_in")), strict=False
-        ):
-            answer = "holds" if holds else "does not hold"
-            lines.append(
-                f"{'':20} range {range_ms[0]:.2f} to {range_ms[1]:.2f} ms {answer}, "
-                f"{within} of {len(truths)} truths in it; bias {100 * off:+.1f} %"
-            )
-    whole = [judged[name] for name, noted in programs.items() if not noted.get("cut")]
-    holds = [answer for entry in whole for answer in entry["holds"]]
-    bias = [100 * statistics.fmean(entry["off"]) for entry in whole if entry["off"]]
-    if len(bias) > 1:
-        error = statistics.stdev(bias) / math.sqrt(len(bias))
-        lines.append(
-            f"{len(bias)} programs: {sum(holds)} of {len(holds)} ranges hold; bias {statistics.fmean(bias):+.1f} % on "
-            f"average (standard error {error:.1f} %), median {statistics.median(bias):+.1f} %"
-        )
-    return "\n".join(lines)
+def _sum_of_ranges(verdicts: Iterable[Noted]) -> str:
+    """Return how many stated ranges hold the truth, and by how much pinprof's steps are too long on average."""
+    judged = [entry for entry in verdicts if entry["off"]]
+    holds = [answer for entry in judged for answer in entry["holds"]]
+    bias = [100 * statistics.fmean(entry["off"]) for entry in judged]
+    if len(bias) < FEWEST_FOR_ERROR:
+        return f"{sum(holds)} of {len(holds)} ranges hold."
+    error = statistics.stdev(bias) / math.sqrt(len(bias))
+    mean, median = statistics.fmean(bias), statistics.median(bias)
+    return (
+        f"{sum(holds)} of {len(holds)} ranges hold; bias {mean:+.1f} % on average (standard error {error:.1f} %), "
+        f"median {median:+.1f} %."
+    )
 
 
 def _cells(noted: Noted, judged: Noted) -> list[str]:

@@ -15,7 +15,6 @@ RuleBuild = Callable[[torch.device, bool], Step]
 """Of a device and whether the program is mended."""
 
 VOCABULARY, LENGTH = 4096, 256
-MICRO_BATCHES = 4
 IMAGE_DIMENSIONS = 4
 DECAY = 0.999
 
@@ -64,27 +63,6 @@ def math_attention(device: torch.device, mended: bool) -> Step:
         with torch.autocast(device.type, torch.bfloat16), kernel:
             loss = model(tokens, following)
         return update(optimizer, loss)
-
-    return step
-
-
-def autocast_micro_batches(device: torch.device, mended: bool) -> Step:
-    """Enter autocast for each micro-batch; mended: once for all of them."""
-    model = Gpt(VOCABULARY, LENGTH, 384, 6).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-    parts = [_texts(device, 4) for _ in range(MICRO_BATCHES)]
-
-    def forward_and_backward() -> None:
-        for tokens, following in parts:
-            with nullcontext() if mended else torch.autocast(device.type, torch.bfloat16):
-                loss = model(tokens, following) / MICRO_BATCHES
-            loss.backward()
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, torch.bfloat16) if mended else nullcontext():
-            forward_and_backward()
-        optimizer.step()
 
     return step
 
@@ -149,6 +127,5 @@ def recompiling(device: torch.device, mended: bool) -> Step:
 
 
 PROGRAMS: dict[str, RuleBuild] = {
-    build.__name__: build
-    for build in (tf32_off, nchw_amp, math_attention, autocast_micro_batches, clip_loop, ema_loop, recompiling)
+    build.__name__: build for build in (tf32_off, nchw_amp, math_attention, clip_loop, ema_loop, recompiling)
 }

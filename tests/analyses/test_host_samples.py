@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from pinprof.analyses.host_samples import HostSums, LibraryCall, measure_host
 from pinprof.trace.lines import Place
-from pinprof.trace.sampled_stacks import HostProfile
+from pinprof.trace.metadata.sampled_stacks import HostProfile
 
 STEP = host_profile(
     (60, "train.py:9:<module> > model.py:4:forward > torch/nn/linear.py:5:forward"),

@@ -9,7 +9,7 @@ from pinprof.details import Details, details_of
 from pinprof.measurement.measure import measure
 from pinprof.replay import Replay
 from pinprof.trace.collectives import match_collectives
-from pinprof.trace.run_log import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, IrregularWork, RunLog
+from pinprof.trace.metadata.run_log import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, IrregularWork, RunLog
 
 
 def steps_of(*lengths: float, work: tuple[float, ...] = ()) -> TraceBuilder:

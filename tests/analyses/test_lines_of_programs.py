@@ -14,7 +14,7 @@ from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
 from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, WATCHED_KEY, Contexts, DebugModeWaits, SourceLine, WatchedWait
-from pinprof.trace.run_log import EVALUATION, RECORDED, RUN_KEY, WATCH, IrregularWork, RunLog
+from pinprof.trace.metadata.run_log import EVALUATION, RECORDED, RUN_KEY, WATCH_WINDOW, IrregularWork, RunLog
 
 CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "nonzero", "aten::to": "to"}
 
@@ -121,7 +121,7 @@ def given(
             ("plain", RECORDED_STEPS.start),
             (RECORDED, len(RECORDED_STEPS)),
             ("lines", lines + 2),
-            (WATCH, watching),
+            (WATCH_WINDOW, watching),
         )
         count = sum(steps for _, steps in windows)
         work = tuple(IrregularWork(step, EVALUATION) for step in evaluations)

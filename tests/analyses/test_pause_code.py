@@ -9,8 +9,8 @@ from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.intervals import union
 from pinprof.trace import read_trace
 from pinprof.trace.frames import is_torch_builtin, package_of
-from pinprof.trace.idle_times import long_pauses
 from pinprof.trace.sources import Sources
+from pinprof.trace.spans.idle_times import long_pauses
 
 STEPS = 3
 MAIN = "train.py(1): main"

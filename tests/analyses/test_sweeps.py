@@ -8,7 +8,8 @@ from recordings import TRACES
 
 from pinprof.analysis import analyse
 from pinprof.measurement.trust import launches
-from pinprof.trace import callers, collectives, idle_times, links, phases, read_trace
+from pinprof.trace import callers, collectives, links, read_trace
+from pinprof.trace.spans import idle_times, phases
 
 SWEEPS: dict[str, CodeType] = {
     name: vars(module)[name].__wrapped__.__code__

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from pinprof.analyses.whole_run.ledger import Expected, WholeRun, next_irregular_work, sum_up_run
 from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE, IrregularWork, Later, RunLog
+from pinprof.trace.metadata.run_log import (
+    CAPTURE,
+    CHECKPOINT,
+    COMPILE,
+    EPOCH,
+    EVALUATION,
+    GARBAGE,
+    IrregularWork,
+    Later,
+    RunLog,
+)
 
 MS = 1_000_000
 VALIDATE = Place("train.py", 40, "validate")

@@ -10,8 +10,9 @@ import pytest
 import torch
 from bench_parts import fails
 
-from pinprof.bench import EXPERIMENTS, experiment_of, pinned_limits, prefetching, processes
-from pinprof.bench.bandwidth import RATES
+from pinprof.bench import EXPERIMENTS, experiment_of
+from pinprof.bench.catalogue import pinned_limits, prefetching, processes
+from pinprof.bench.catalogue.bandwidth import RATES
 from pinprof.bench.experiment import Experiment, Lab, free_pinned
 from pinprof.bench.judge import Readings, judged
 from pinprof.bench.results import Measured, Picture, recorded
@@ -63,7 +64,7 @@ def names_to_judge(known: Experiment) -> set[str]:
     shown = {figure(case).name for case, figures in (known.traced or {}).items() for figure in figures}
     swapped = {name for name in own if name.startswith("swapped")}  # where there is room
     fresh = {name for name in own if name.endswith("fresh memory") and CANNOT_FREE}
-    return ({measured.name for measured in read.asked} & own) - shown - swapped - fresh
+    return ({measured.name for measured in read.cited} & own) - shown - swapped - fresh
 
 
 ANSWERS = {
@@ -88,8 +89,6 @@ def nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let pin_memory() copy and no more: without a GPU there is no pinned memory."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
     monkeypatch.setattr(copies, "SIDE", 32)
-    # as much as the machine has would stay mapped, and then no process of a later test can be forked
-    monkeypatch.setattr(pinned_limits, "machine_memory", lambda: (1 << 30, 1 << 29))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -116,6 +115,15 @@ def test_figures_by_name_on_the_cpu(known: Experiment) -> None:
     made = list(timed(known.name, tiny(known), quick=True, device="cpu"))
     check(known, made)
     assert {(each.median, each.runs) for each in made if each.unit == "wrong"} <= {(0, TINY["tries"])}
+
+
+@pytest.mark.usefixtures("nothing_is_pinned", "little_work")
+def test_as_much_memory_as_the_machine_has_is_given_back() -> None:
+    """With as much still mapped, no process of a later test could be forked."""
+    known = experiment_of("E15")
+    before = pinned_limits.kib_of("VmSize", pinned_limits.STATUS) or 0
+    list(known.measure(Lab(CPU, tiny(known), quick=True)))
+    assert (pinned_limits.kib_of("VmSize", pinned_limits.STATUS) or 0) - before < 1 << 20
 
 
 @pytest.mark.gpu

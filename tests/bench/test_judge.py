@@ -7,7 +7,7 @@ from bench_builder import H200, BenchBuilder, count, gbps, measured, ms
 from msgspec.structs import replace
 
 from pinprof.bench import EXPERIMENTS, verdicts
-from pinprof.bench.bandwidth import more_predictable, reaches_the_link
+from pinprof.bench.catalogue.bandwidth import more_predictable, reaches_the_link
 from pinprof.bench.judge import (
     ClaimJudgement,
     ClaimOutcome,
@@ -32,7 +32,7 @@ from pinprof.bench.judge import (
     wrong,
     yes,
 )
-from pinprof.bench.results import LEAST, MOST, Figure, Measured, figures
+from pinprof.bench.results import AT_LARGEST, AT_SMALLEST, Figure, Measured, figures
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 X, Y, Z = figures("E1", "ms", "x; y; z")
@@ -182,7 +182,7 @@ def test_most_agree_and_none_contradicts(first: Sequence[float], outcome: ClaimO
 
 def test_a_figure_is_asked_for_at_its_least_and_its_most_size() -> None:
     found = [ms("x", value, size=size) for value, size in ((2, GIB), (1, 0), (3, KIB))]
-    for size, value in ((LEAST, 1), (MOST, 2), (KIB, 3)):
+    for size, value in ((AT_SMALLEST, 1), (AT_LARGEST, 2), (KIB, 3)):
         assert says(at_most(X.at(size), 1.01 * value), *found).outcome == "confirmed"
         assert says(at_most(X.at(size), 0.98 * value), *found).outcome == "refuted"
     assert says(at_most(X.at(MIB), 9), *found).text == "not measured: x"

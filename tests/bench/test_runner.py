@@ -9,7 +9,7 @@ import pytest
 from bench_parts import echo, kill_itself, part, print_and_echo
 
 from pinprof.bench import EXPERIMENTS, experiment_of
-from pinprof.bench.bandwidth import RATES
+from pinprof.bench.catalogue.bandwidth import RATES
 from pinprof.bench.results import Measured, Result
 from pinprof.bench.runner import (
     BenchPart,

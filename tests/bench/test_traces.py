@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.bench.experiment import ASKED_EARLY, AT_ONCE, MOST_BARS, OVERLAPPED, WAITS, InTrace, picture
-from pinprof.bench.prefetching import AHEAD
+from pinprof.bench.catalogue.prefetching import LEAD_MS
+from pinprof.bench.catalogue.small_tensors import COPY_CALLS
+from pinprof.bench.experiment import COPIES_AT_ONCE, COPIES_HIDDEN, MAX_BARS, QUEUED_EARLY, WAITED, InTrace, picture
 from pinprof.bench.results import Bar, Figure, Measured, Picture
-from pinprof.bench.small_tensors import CALLS
 from pinprof.details import details_of
 from pinprof.trace import Trace, read_trace
 
@@ -49,12 +49,12 @@ def test_bars_of_host_and_streams_from_the_start_of_the_step(tmp_path: Path) -> 
 def test_of_a_step_of_many_bars_the_picture_has_the_beginning() -> None:
     builder = TraceBuilder()
     for start in builder.steps(3, 10_000):
-        for place in range(MOST_BARS):
+        for place in range(MAX_BARS):
             at = start + 20 * place
             builder.copy("HtoD (Pinned -> Device)", at + 10, 15, launch=at + 5)
     trace = builder.read()
     made = picture(CASE, trace, details_of(trace))
-    assert len(made.bars) == MOST_BARS
+    assert len(made.bars) == MAX_BARS
     assert made.bars[-1] == Bar("stream 7", "exposed copy", 1.49, 1.505)  # the next begins at 1.505
     assert made.step_ms == 9.99
 
@@ -77,7 +77,7 @@ def shown(figure: InTrace, trace: Trace) -> list[Measured]:
 def test_figures_of_a_trace(tmp_path: Path) -> None:
     trace = copying(tmp_path / "trace.json", "HtoD (Pinned -> Device)", SIDE, "cudaDeviceSynchronize")
     found: dict[str, float] = {}
-    for figure in (WAITS, CALLS, OVERLAPPED, AHEAD):
+    for figure in (WAITED, COPY_CALLS, COPIES_HIDDEN, LEAD_MS):
         (measured,) = shown(figure, trace)
         found[measured.name] = measured.median
     assert found == {
@@ -96,7 +96,7 @@ def test_copies_run_at_once_while_more_than_one_does(second: float, share: float
         builder.step(number, start, 190)
         builder.copy("HtoD (Pinned -> Device)", start + 10, 40, launch=start + 4)
         builder.copy("DtoH (Device -> Pinned)", start + second, 40, launch=start + 8, stream=SIDE)
-    (made,) = shown(AT_ONCE, builder.read())
+    (made,) = shown(COPIES_AT_ONCE, builder.read())
     assert (made.name, made.unit, made.runs) == ("copies at once, a case", "%", 2)
     assert made.low == made.high == pytest.approx(share)
 
@@ -107,7 +107,7 @@ def test_a_copy_is_asked_for_early_if_the_one_before_has_not_ended() -> None:
     builder.step(1, 0, 190)
     for begin, launch in ((10, 4), (50, 8), (110, 92)):
         builder.copy("HtoD (Pinned -> Device)", begin, 40, launch=launch)
-    (made,) = shown(ASKED_EARLY, builder.read())
+    (made,) = shown(QUEUED_EARLY, builder.read())
     assert made.median == 50
 
 
@@ -115,4 +115,6 @@ def test_without_copies_nothing_is_said_of_them() -> None:
     builder = TraceBuilder()
     builder.step(1, 0, 190)
     builder.kernel(0, 5, launch=0)
-    assert [shown(figure, builder.read()) for figure in (AT_ONCE, ASKED_EARLY, OVERLAPPED, AHEAD)] == [[]] * 4
+    assert [shown(figure, builder.read()) for figure in (COPIES_AT_ONCE, QUEUED_EARLY, COPIES_HIDDEN, LEAD_MS)] == [
+        []
+    ] * 4

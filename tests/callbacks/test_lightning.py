@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from trace_steps import steps_of
 
 import pinprof
-from pinprof.errors import CaptureError
 
 pytestmark = [pytest.mark.slow]  # Lightning takes seconds to import
 pytestmark += [
@@ -108,14 +107,6 @@ def test_a_failing_training_keeps_what_was_recorded(fit: Fit, models: Any, tmp_p
     with pytest.raises(ZeroDivisionError):
         fit(models.Model(fail_at=NEEDED - 1), models.PinprofCallback(tmp_path / "out.json", **SHORT), count=20)
     assert steps_of(tmp_path / "out.json", "batch")["ProfilerStep#2"] == 1
-
-
-def test_an_existing_trace_is_refused_before_the_first_batch(fit: Fit, models: Any, tmp_path: Path) -> None:
-    (tmp_path / "out.json").write_text("precious")
-    model = models.Model()
-    with pytest.raises(CaptureError, match="exists already"):
-        fit(model, models.PinprofCallback(tmp_path / "out.json"), count=20)
-    assert model.batches == 0
 
 
 def test_the_loggers_of_the_training_get_the_figures(fit: Fit, models: Any, tmp_path: Path) -> None:

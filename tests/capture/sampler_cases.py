@@ -15,7 +15,7 @@ import torch
 from pinprof.capture.observe.sampler import IN_USE, NOT_MAIN, HostSampler, sampling
 from pinprof.capture.window.recording import profile
 from pinprof.trace import read_trace
-from pinprof.trace.sampled_stacks import HostProfile
+from pinprof.trace.metadata.sampled_stacks import HostProfile
 
 FAST_S = 0.001
 """Sampled much more often than usual, so that short programs do."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -93,7 +94,12 @@ def test_without_a_store_a_rank_decides_by_itself() -> None:
     assert "no store" in (alone.why_apart or "")
 
 
-def test_a_rank_hears_where_the_others_have_written_and_does_not_wait_for_ever(tmp_path: Path) -> None:
+def test_a_rank_hears_where_the_others_have_written_and_does_not_wait_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept_s: list[float] = []
+    host_time = SimpleNamespace(monotonic=lambda: sum(slept_s), sleep=slept_s.append)
+    monkeypatch.setattr("pinprof.capture.job.HOST_TIME", host_time)
     store = HashStore()
     first, second, third = ranks(3, lambda: store)
     trace = tmp_path / "out.rank0.json"
@@ -101,7 +107,8 @@ def test_a_rank_hears_where_the_others_have_written_and_does_not_wait_for_ever(t
     first.leave(trace)
     second.leave(None)
     shown: list[str] = []
-    written = first.traces(0.1, shown.append)
+    written = first.traces(60, shown.append)
+    assert sum(slept_s) == pytest.approx(60, abs=0.1)
     assert [written[0].path, written[0].is_here, written[1].path, written[1].is_here] == [str(trace), True, "", False]
     assert shown[0] == "waiting for the traces of all ranks (2 of 3 written)"
     third.leave(trace)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from pinprof.capture.steps.sources import Observer, StepEvent, reporting_modules
-from pinprof.trace.decoding import BATCH
+from pinprof.trace.spans.model_calls import BATCH_IN_MARK
 
 
 class Silent(Observer):
@@ -34,7 +34,7 @@ def tokens(*shape: int) -> torch.Tensor:
 def marks_of(call: Callable[[Model], object]) -> list[str]:
     with reporting_modules(Silent()), profile(activities=[ProfilerActivity.CPU]) as recorded:
         call(Model())
-    return [event.name for event in recorded.events() if BATCH.fullmatch(event.name)]
+    return [event.name for event in recorded.events() if BATCH_IN_MARK.fullmatch(event.name)]
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,3 @@ def test_no_mark_is_made_while_nothing_records(monkeypatch: pytest.MonkeyPatch) 
     with reporting_modules(Silent()):
         assert Model()(tokens(8, 1)) == 1
     assert made == []
-
-
-def test_what_the_model_raises_goes_through_the_mark() -> None:
-    class Failing(Model):
-        def forward(self, *_: object, **__: object) -> int:
-            raise ValueError("no")
-
-    with reporting_modules(Silent()), profile(activities=[ProfilerActivity.CPU]), pytest.raises(ValueError, match="no"):
-        Failing()(tokens(8, 1))

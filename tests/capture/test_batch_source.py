@@ -1,12 +1,11 @@
 """How many batches are left, and what the windows make of it."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.window.recording import profile
@@ -19,20 +18,6 @@ class Endless(IterableDataset[torch.Tensor]):
             yield torch.ones(2)
 
 
-MAKES_S = 0.02
-
-
-class Slow(Dataset[torch.Tensor]):
-    """Each of its samples takes a worker some time."""
-
-    def __len__(self) -> int:
-        return 200
-
-    def __getitem__(self, _: int) -> torch.Tensor:
-        time.sleep(MAKES_S)
-        return torch.zeros(1)
-
-
 @pytest.fixture
 def journal(no_recording: None) -> Iterator[Journal]:
     journal = Journal(Clock)
@@ -42,10 +27,6 @@ def journal(no_recording: None) -> Iterator[Journal]:
 
 def batches(count: int, workers: int = 0) -> "DataLoader[tuple[torch.Tensor, ...]]":
     return DataLoader(TensorDataset(torch.zeros(count, 1)), batch_size=1, num_workers=workers)
-
-
-def test_nobody_knows_before_the_first_batch(journal: Journal) -> None:
-    assert journal.steps_left is None
 
 
 def test_the_batches_of_the_first_epoch_are_counted_down(journal: Journal) -> None:
@@ -90,21 +71,6 @@ def test_the_batches_that_workers_begin_at_the_start_are_told_from_later_ones(jo
     assert journal.log().filling == (0, 1, 2, 3, 12, 13, 14, 15)
     next(iter(batches(4)))
     assert not journal.batch_source.is_filling  # without workers, each batch is made when it is asked for
-
-
-def test_the_plain_window_begins_when_the_queues_of_workers_hold_no_batch_of_the_start(tmp_path: Path) -> None:
-    """The program is slow at first, so that the queues fill; then it waits for its workers, and they set its pace."""
-    loader = DataLoader(Slow(), num_workers=2, prefetch_factor=8)
-    with profile(
-        tmp_path / "trace.json", warmup=5, plain_steps=20, plain_seconds=0.0, plain_precision=1, steps=2
-    ) as recording:
-        for number, _ in enumerate(loader):
-            time.sleep(0.3 if number == 0 else 0.0)
-            recording.step()
-    windows = dict(recording.journal.log().windows)
-    assert windows["warm-up"] >= 16
-    assert recording.regular is not None
-    assert recording.regular.step_ns >= 0.5 * MAKES_S / 2 * 1e9  # of a full queue, a batch is drawn in no time
 
 
 def test_a_short_epoch_is_recorded_instead_of_timed_to_its_end(tmp_path: Path) -> None:

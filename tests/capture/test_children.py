@@ -93,7 +93,7 @@ def run(folder: Path, source: str, *words: str, options: tuple[str, ...] = WINDO
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,  # a busy machine takes many times as long
         )
         assert list(Path(temporary).glob(".pinprof*")) == []
     assert list(folder.glob(".pinprof*")) == []
@@ -276,10 +276,10 @@ WAITS = """
 import subprocess, sys, threading, time
 from types import SimpleNamespace
 from pinprof.capture.children import waiting
-from pinprof.program.user_program import Finished, finishable
+from pinprof.program.ending import StopRequested, finishable
 
 are_stopped, works = (word == "yes" for word in sys.argv[1:])
-waiting.IDLE_S, waiting.LOOK_S = 0.3, 0.05
+waiting.MAX_IDLE_S, waiting.IDLE_POLL_S = 0.3, 0.05
 if works:  # on half a core
     waiting.HOST_TIME = SimpleNamespace(monotonic=time.monotonic, process_time=lambda: time.monotonic() / 2)
 script = waiting.StuckScript(lambda: are_stopped, lambda: None)
@@ -289,7 +289,7 @@ with script.watched():
     try:
         with finishable():
             threading.Event().wait(60 if are_stopped and not works else 1)
-    except Finished:
+    except StopRequested:
         print("finished", end=" ")
 print(script.interrupted)
 """

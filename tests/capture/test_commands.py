@@ -41,9 +41,11 @@ def test_scripts_and_modules_of_the_user_are_followed(folder: Path) -> None:
 
 def test_launchers_are_followed_though_they_are_installed(folder: Path) -> None:
     assert followed(folder, PYTHON, "-m", "torch.distributed.run", "train.py") is not None
-    torchrun = str(BIN / "torchrun")
-    assert followed(folder, torchrun, "train.py") == (False, torchrun, ("train.py",))
-    assert followed(folder, "torchrun", "train.py", PATH=str(BIN)) == (False, torchrun, ("train.py",))
+    torchrun = folder / "torchrun"
+    torchrun.write_text(f"#!{PYTHON}\n")
+    torchrun.chmod(0o755)
+    for program in (str(torchrun), "torchrun"):
+        assert followed(folder, program, "train.py", PATH=str(folder)) == (False, str(torchrun), ("train.py",))
 
 
 @pytest.mark.slow

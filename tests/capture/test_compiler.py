@@ -19,7 +19,7 @@ from pinprof.measurement.measure import measure
 from pinprof.rules.rule import Findings
 from pinprof.rules.search import find
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import RUN_KEY, CompilerNote, RunLog
+from pinprof.trace.metadata.run_log import RUN_KEY, CompilerNote, RunLog
 
 STEPS = 4
 BRANCH = CompilerNote(Place("net.py", 12, "forward"), "a branch on the value of a tensor", 3)

@@ -7,34 +7,40 @@ import pytest
 
 from pinprof.capture.steps.finder import StepFinder, choose
 from pinprof.capture.steps.groups import ordinal
-from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, Source, StepEvent
+from pinprof.capture.steps.sources import BACKWARD_CALLS, BATCH_DRAWS, MODULE_CALLS, OPTIMIZER_STEPS, Source, StepEvent
 
 BATCH = "batch drawn from a DataLoader"
 
-TRAIN, VALID, OTHER = (StepEvent(LOADER, name) for name in ("train", "valid", "other"))
-ADAM, CRITIC, SGD = (StepEvent(OPTIMIZER, name, name) for name in ("Adam", "Critic", "SGD"))
-BACKWARD_PASS, OTHER_PASS = (StepEvent(BACKWARD, ("train.py", line)) for line in (10, 20))
-MODEL, ENCODER = (StepEvent(MODULE, name, name) for name in ("Model", "Encoder"))
+TRAIN, VALID, OTHER = (StepEvent(BATCH_DRAWS, name) for name in ("train", "valid", "other"))
+ADAM, CRITIC, SGD = (StepEvent(OPTIMIZER_STEPS, name, name) for name in ("Adam", "Critic", "SGD"))
+BACKWARD_PASS, OTHER_PASS = (StepEvent(BACKWARD_CALLS, ("train.py", line)) for line in (10, 20))
+MODEL, ENCODER = (StepEvent(MODULE_CALLS, name, name) for name in ("Model", "Encoder"))
 
 
-def times(count: int, *events: StepEvent) -> list[StepEvent]:
-    return list(events) * count
+EVENTS = TRAIN, VALID, OTHER, ADAM, CRITIC, SGD, BACKWARD_PASS, OTHER_PASS, MODEL, ENCODER
+CODES = dict(zip("TVOACSBPME", EVENTS, strict=True))
+"""The events of programs that are written as texts: `"TA" * 10` draws ten batches, and makes a step after each."""
+
+
+def events_of(program: str) -> list[StepEvent]:
+    return [CODES[code] for code in program]
 
 
 def follow(
-    events: Iterable[StepEvent], optimizers: int = 1, wanted: Source | None = None
+    program: str | Iterable[StepEvent], optimizers: int = 1, wanted: Source | None = None
 ) -> tuple[StepFinder, list[int]]:
     """Return the finder after these events, and at which of them a step ended."""
     finder = StepFinder(lambda: optimizers, wanted)
+    events = events_of(program) if isinstance(program, str) else program
     return finder, [place for place, event in enumerate(events) if finder.see(event)]
 
 
-def chosen(events: Iterable[StepEvent], optimizers: int = 1, wanted: Source | None = None) -> str | None:
-    return follow(events, optimizers, wanted)[0].marker or None
+def chosen(program: str, optimizers: int = 1, wanted: Source | None = None) -> str | None:
+    return follow(program, optimizers, wanted)[0].marker or None
 
 
 def test_one_batch_per_optimizer_step_is_marked_by_the_draw() -> None:
-    finder, ends = follow(times(10, TRAIN, ADAM))
+    finder, ends = follow("TA" * 10)
     assert finder.choice is not None
     assert finder.choice.event == TRAIN
     assert ends == [8, 10, 12, 14, 16, 18]  # from the fifth batch on, each before its draw
@@ -44,171 +50,120 @@ def test_one_batch_per_optimizer_step_is_marked_by_the_draw() -> None:
 def test_gradient_accumulation_is_marked_by_the_optimizer_after_two_steps(
     cycles: int, batches: int, first: int
 ) -> None:
-    finder, ends = follow(times(cycles, *times(batches, TRAIN), ADAM))
+    finder, ends = follow(("T" * batches + "A") * cycles)
     assert finder.marker == f"optimizer step (Adam), every {batches} batches"
     assert ends == list(range(first, cycles * (batches + 1), batches + 1))
 
 
-PROGRAMS: dict[str, tuple[list[StepEvent], int, StepEvent, StepEvent | None, int]] = {
-    "an evaluation after the first step": (
-        [TRAIN, ADAM, *times(95, VALID), *times(20, TRAIN, ADAM)],
-        1,
-        TRAIN,
-        ADAM,
-        19,
-    ),
-    "a long validation": ([*times(6, TRAIN, ADAM), *times(5000, VALID), *times(6, TRAIN, ADAM)], 1, TRAIN, ADAM, 8),
-    "validation before the training": ([*times(150, VALID), *times(6, TRAIN, ADAM)], 1, TRAIN, ADAM, 4),
-    "a look at the data of an inference": ([OTHER, *times(40, TRAIN, VALID)], 0, TRAIN, None, 29),
-    "a GAN": (times(20, TRAIN, CRITIC, ADAM), 2, TRAIN, ADAM, 20 - 12),
-    "a GAN without a loader": (times(20, CRITIC, ADAM), 2, ADAM, ADAM, 20 - 11),
-    "a WGAN that draws once for five critic steps": (times(8, TRAIN, *times(5, CRITIC), ADAM), 2, TRAIN, ADAM, 5),
-    "a second loader of each step": (times(8, TRAIN, OTHER, ADAM), 1, TRAIN, ADAM, 4),
-    "an optimizer used at the beginning only": ([*times(3, SGD), *times(20, TRAIN, ADAM)], 2, TRAIN, ADAM, 8),
-    "a batch per call of backward": (times(20, TRAIN, BACKWARD_PASS), 0, TRAIN, BACKWARD_PASS, 20 - 12),
-    "several calls of backward": (times(20, BACKWARD_PASS, BACKWARD_PASS, OTHER_PASS), 0, OTHER_PASS, OTHER_PASS, 15),
-    "an optimizer that comes later": ([*times(20, BACKWARD_PASS), *times(10, ADAM)], 0, ADAM, ADAM, 9 + 7),
-    "a rollout before the first optimizer step": ([*times(900, MODEL), *times(10, ADAM)], 1, ADAM, ADAM, 7),
-    "a training after an inference": ([*times(20, MODEL), *times(10, ADAM)], 0, ADAM, ADAM, 9 + 7),
-    "calls of backward after an inference": (
-        [*times(20, MODEL), *times(30, BACKWARD_PASS)],
-        0,
-        BACKWARD_PASS,
-        BACKWARD_PASS,
-        9 + 19,
-    ),
-    "a loop with a loader after an inference": ([*times(20, MODEL), *times(10, TRAIN, ADAM)], 0, TRAIN, ADAM, 9 + 6),
-    "a training after a very long evaluation": (
-        [*times(1000, VALID), *times(10, TRAIN, ADAM)],
-        1,
-        TRAIN,
-        ADAM,
-        801 + 6,
-    ),
-    "an evaluation with the loader of the training": (
-        [*times(250, TRAIN), *times(10, TRAIN, ADAM)],
-        1,
-        TRAIN,
-        ADAM,
-        51 + 1 + 6,
-    ),
-    "a statistic of the data, then gradient accumulation": (
-        [*times(40, TRAIN), *times(6, *times(3, TRAIN), ADAM)],
-        0,
-        ADAM,
-        ADAM,
-        29 + 3 + 3,
-    ),
-    "a second optimizer for the same loader": (
-        [*times(20, TRAIN, ADAM), *times(20, TRAIN, SGD)],
-        2,
-        TRAIN,
-        SGD,
-        8 + 4 + 4,
-    ),
-    "a second loader and optimizer, each loader once": (
-        [*times(20, TRAIN, ADAM), *times(30, VALID, SGD)],
-        2,
-        VALID,
-        SGD,
-        8 + 18,
-    ),
-    "a second stage with its own optimizer": (
-        [*times(20, TRAIN, ADAM), *times(80, OTHER, SGD)],
-        1,
-        OTHER,
-        SGD,
-        16 + 68,
-    ),
+PROGRAMS: dict[str, tuple[str, int, str, int]] = {
+    "an evaluation after the first step": ("TA" + "V" * 95 + "TA" * 20, 1, "TA", 19),
+    "a long validation": ("TA" * 6 + "V" * 5000 + "TA" * 6, 1, "TA", 8),
+    "validation before the training": ("V" * 150 + "TA" * 6, 1, "TA", 4),
+    "a look at the data of an inference": ("O" + "TV" * 40, 0, "T", 29),
+    "a GAN": ("TCA" * 20, 2, "TA", 20 - 12),
+    "a GAN without a loader": ("CA" * 20, 2, "AA", 20 - 11),
+    "a WGAN that draws once for five critic steps": ("TCCCCCA" * 8, 2, "TA", 5),
+    "a second loader of each step": ("TOA" * 8, 1, "TA", 4),
+    "an optimizer used at the beginning only": ("SSS" + "TA" * 20, 2, "TA", 8),
+    "a batch per call of backward": ("TB" * 20, 0, "TB", 20 - 12),
+    "several calls of backward": ("BBP" * 20, 0, "PP", 15),
+    "an optimizer that comes later": ("B" * 20 + "A" * 10, 0, "AA", 9 + 7),
+    "a rollout before the first optimizer step": ("M" * 900 + "A" * 10, 1, "AA", 7),
+    "a training after an inference": ("M" * 20 + "A" * 10, 0, "AA", 9 + 7),
+    "calls of backward after an inference": ("M" * 20 + "B" * 30, 0, "BB", 9 + 19),
+    "a loop with a loader after an inference": ("M" * 20 + "TA" * 10, 0, "TA", 9 + 6),
+    "a training after a very long evaluation": ("V" * 1000 + "TA" * 10, 1, "TA", 801 + 6),
+    "an evaluation with the loader of the training": ("T" * 250 + "TA" * 10, 1, "TA", 51 + 1 + 6),
+    "a statistic of the data, then gradient accumulation": ("T" * 40 + "TTTA" * 6, 0, "AA", 29 + 3 + 3),
+    "a second optimizer for the same loader": ("TA" * 20 + "TS" * 20, 2, "TS", 8 + 4 + 4),
+    "a second loader and optimizer, each loader once": ("TA" * 20 + "VS" * 30, 2, "VS", 8 + 18),
+    "a second stage with its own optimizer": ("TA" * 20 + "OS" * 80, 1, "OS", 16 + 68),
 }
-"""The events of a program, how many optimizers it has, what marks its steps, the cycle, and how many steps end."""
+"""The events of a program, how many optimizers it has, what marks its steps and their cycle, and how many steps end."""
 
 
-@pytest.mark.parametrize(("events", "optimizers", "event", "cycle", "steps"), PROGRAMS.values(), ids=PROGRAMS)
-def test_the_steps_of_a_program_are_found(
-    events: list[StepEvent], optimizers: int, event: StepEvent, cycle: StepEvent | None, steps: int
-) -> None:
-    finder, ends = follow(events, optimizers)
+@pytest.mark.parametrize(("program", "optimizers", "marker", "steps"), PROGRAMS.values(), ids=PROGRAMS)
+def test_the_steps_of_a_program_are_found(program: str, optimizers: int, marker: str, steps: int) -> None:
+    finder, ends = follow(program, optimizers)
     assert finder.choice is not None
-    assert (finder.choice.event, finder.choice.cycle) == (event, cycle)
-    assert ends[-3:] == [place for place, other in enumerate(events) if other == event][-3:]
+    assert (finder.choice.event, finder.choice.cycle) == (CODES[marker[0]], CODES.get(marker[1:]))
+    assert ends[-3:] == [place for place, code in enumerate(program) if code == marker[0]][-3:]
     assert len(ends) == steps
 
 
-SAC = (*times(2, CRITIC), *times(2, ADAM, SGD))
+SAC = "CCASAS"
 """Delayed updates of the policy: two steps of the critics, then two of the policy and of its temperature."""
 
 
 @pytest.mark.parametrize("begin", range(len(SAC)))
 def test_a_step_is_one_round_of_all_optimizers_wherever_the_program_begins(begin: int) -> None:
-    finder, ends = follow([*SAC[begin:], *times(20, *SAC)], optimizers=3)
+    finder, ends = follow(SAC[begin:] + SAC * 20, optimizers=3)
     assert finder.marker in {f"every 2nd optimizer step ({optimizer.name})" for optimizer in (ADAM, SGD, CRITIC)}
     late = [end for end in ends if end > 8 * len(SAC)]
     assert {later - earlier for earlier, later in pairwise(late)} == {len(SAC)}
     assert {(end + begin) % len(SAC) for end in late} <= {1, 4, 5}  # the last of its optimizer in a round
 
 
-@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER, True), (None, False)])
+@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER_STEPS, True), (None, False)])
 def test_rounds_of_optimizers_are_not_grouped_where_nobody_wants_it(wanted: Source | None, group: bool) -> None:
     finder = StepFinder(lambda: 3, wanted, group=group)
-    ends = [place for place, event in enumerate(times(20, *SAC)) if finder.see(event)]
+    ends = [place for place, event in enumerate(events_of(SAC * 20)) if finder.see(event)]
     assert len([end for end in ends if end >= 10 * len(SAC)]) == 20
 
 
 def test_longer_rounds_are_found_later() -> None:
-    finder, ends = follow(times(20, *times(5, CRITIC), *times(5, ADAM)), optimizers=2)
+    finder, ends = follow("CCCCCAAAAA" * 20, optimizers=2)
     assert finder.marker == "every 5th optimizer step (Adam)"
     assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {10}
 
 
 def test_a_step_that_an_optimizer_once_left_out_does_not_hide_the_rounds() -> None:
-    begin = [*SAC, *SAC, *SAC[:2], *SAC[3:]]  # one step of ADAM is missing
-    finder, ends = follow([*begin, *times(20, *SAC)], optimizers=3)
+    begin = SAC * 2 + SAC[:2] + SAC[3:]  # one step of ADAM is missing
+    finder, ends = follow(begin + SAC * 20, optimizers=3)
     assert finder.marker.startswith("every 2nd ")
     assert {(end - len(begin)) % len(SAC) for end in ends[-8:]} <= {1, 4, 5}
     assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {len(SAC)}
 
 
 def test_optimizers_without_a_round_end_a_step_each_time() -> None:
-    uneven = [event for number in range(40) for event in (*times(1 + number * number % 37, CRITIC), ADAM)]
+    uneven = "".join("C" * (1 + number * number % 37) + "A" for number in range(40))
     finder, ends = follow(uneven, optimizers=2)
     assert finder.marker == "optimizer step (Adam)"
-    assert [uneven[end] for end in ends] == times(len(ends), ADAM)
+    assert {uneven[end] for end in ends} == {"A"}
 
 
 def test_a_wgan_has_one_step_per_generator_step() -> None:
-    cycle = (*times(5, TRAIN, CRITIC), ADAM)
-    finder, ends = follow(times(6, *cycle), optimizers=2)
+    finder, ends = follow("TCTCTCTCTCA" * 6, optimizers=2)
     assert finder.marker == "optimizer step (Adam), every 5 batches"
     assert {later - earlier for earlier, later in pairwise(ends)} == {11}
 
 
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 def test_validation_between_steps_neither_confuses_nor_ends_steps(every: int) -> None:
-    events = times(10, *times(every, TRAIN, ADAM), *times(5, VALID))
-    finder, ends = follow(events)
+    program = ("TA" * every + "V" * 5) * 10
+    finder, ends = follow(program)
     if every > 1:  # with one step each, five batches of the other loader are as much a part of every step
         assert finder.choice is not None
         assert finder.choice.event == TRAIN
-    assert all(events[end] != VALID for end in ends)
+    assert all(program[end] != "V" for end in ends)
     assert len(ends) >= 10 * every - 4
 
 
 def test_an_evaluation_of_the_batches_of_the_training_is_no_steps() -> None:
-    finder, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN), *times(10, TRAIN, ADAM)])
+    finder, ends = follow("TA" * 10 + "T" * 30 + "TA" * 10)
     assert finder.choice is not None
     assert finder.choice.event == TRAIN
     assert ends == [*range(8, 20, 2), 20, *range(52, 70, 2)]  # the first of its batches ends the step before it
 
 
 def test_batches_that_were_asked_for_are_steps_whatever_is_done_with_them() -> None:
-    _, ends = follow([*times(10, TRAIN, ADAM), *times(30, TRAIN)], wanted=LOADER)
+    _, ends = follow("TA" * 10 + "T" * 30, wanted=BATCH_DRAWS)
     assert len(ends) == 6 + 30
 
 
 def test_an_evaluation_with_an_unused_optimizer_is_recognised_later() -> None:
-    assert chosen(times(199, VALID)) is None
-    assert chosen(times(200, VALID)) == BATCH
+    assert chosen("V" * 199) is None
+    assert chosen("V" * 200) == BATCH
 
 
 def run_epochs(finder: StepFinder, epochs: Iterable[StepEvent], batches: int) -> Iterator[int]:
@@ -225,11 +180,11 @@ def test_the_end_of_an_epoch_makes_no_step_more() -> None:
     finder = StepFinder(lambda: 1)
     ends = sum(run_epochs(finder, repeat(TRAIN, 6), 10))
     assert ends == 60 - 3  # of the fourth to the last, which the last draw of all ends
-    assert finder.event_counts == {LOADER: 60, OPTIMIZER: 60}
+    assert finder.event_counts == {BATCH_DRAWS: 60, OPTIMIZER_STEPS: 60}
 
 
 def test_the_end_of_an_epoch_makes_no_step_more_with_a_new_loader_in_each() -> None:
-    epochs = [StepEvent(LOADER, epoch) for epoch in range(6)]
+    epochs = [StepEvent(BATCH_DRAWS, epoch) for epoch in range(6)]
     assert sum(run_epochs(StepFinder(lambda: 1), epochs, 10)) == 60 - 3
 
 
@@ -237,7 +192,7 @@ def test_an_inference_program_with_a_new_loader_in_every_epoch_is_followed() -> 
     finder = StepFinder(lambda: 0)
     ends = 0
     for epoch in range(6):
-        draw = StepEvent(LOADER, epoch)
+        draw = StepEvent(BATCH_DRAWS, epoch)
         for _ in range(20):
             ends += finder.see(draw)
         ends += finder.see(draw)
@@ -250,28 +205,26 @@ def test_epochs_of_one_batch_have_one_step_each() -> None:
     assert 20 - 5 <= ends <= 20
 
 
-ALL_SOURCES = times(20, TRAIN, MODEL, BACKWARD_PASS, ADAM)
+ALL = "TMBA" * 20
 
 
 @pytest.mark.parametrize(
-    ("wanted", "events", "text"),
+    ("wanted", "program", "text"),
     [
-        (LOADER, ALL_SOURCES, BATCH),
-        (LOADER, times(5, TRAIN, TRAIN, ADAM), BATCH),
-        (LOADER, times(20, TRAIN), BATCH),
-        (LOADER, times(50, ADAM), None),
-        (OPTIMIZER, ALL_SOURCES, "optimizer step (Adam)"),
-        (OPTIMIZER, times(500, TRAIN), None),
-        (BACKWARD, ALL_SOURCES, "call of backward"),
-        (BACKWARD, times(300, TRAIN, ADAM), None),
-        (MODULE, ALL_SOURCES, "call of Model"),
-        (MODULE, times(300, TRAIN, ADAM), None),
+        (BATCH_DRAWS, ALL, BATCH),
+        (BATCH_DRAWS, "TTA" * 5, BATCH),
+        (BATCH_DRAWS, "T" * 20, BATCH),
+        (BATCH_DRAWS, "A" * 50, None),
+        (OPTIMIZER_STEPS, ALL, "optimizer step (Adam)"),
+        (OPTIMIZER_STEPS, "T" * 500, None),
+        (BACKWARD_CALLS, ALL, "call of backward"),
+        (BACKWARD_CALLS, "TA" * 300, None),
+        (MODULE_CALLS, ALL, "call of Model"),
+        (MODULE_CALLS, "TA" * 300, None),
     ],
 )
-def test_a_marker_that_was_asked_for_is_kept_and_not_replaced(
-    wanted: Source, events: list[StepEvent], text: str | None
-) -> None:
-    assert chosen(events, wanted=wanted) == text
+def test_a_marker_that_was_asked_for_is_kept_and_not_replaced(wanted: Source, program: str, text: str | None) -> None:
+    assert chosen(program, wanted=wanted) == text
 
 
 def test_nothing_is_chosen_from_nothing() -> None:
@@ -279,7 +232,7 @@ def test_nothing_is_chosen_from_nothing() -> None:
 
 
 def test_optimizers_of_which_none_recurs_are_watched_on() -> None:
-    events = [*times(2, ADAM), *(StepEvent(OPTIMIZER, number) for number in range(8)), *times(50, TRAIN)]
+    events = [ADAM, ADAM, *(StepEvent(OPTIMIZER_STEPS, number) for number in range(8)), *events_of("T" * 50)]
     assert choose(events, lambda: 9) is None
 
 
@@ -287,42 +240,42 @@ def test_the_optimizers_are_counted_only_when_it_matters() -> None:
     def fail() -> int:
         raise AssertionError
 
-    assert choose(times(3, TRAIN, ADAM), fail) is None
-    assert choose(times(12, TRAIN, ADAM), fail) is not None
+    assert choose(events_of("TA" * 3), fail) is None
+    assert choose(events_of("TA" * 12), fail) is not None
 
 
-@pytest.mark.parametrize(("event", "marker"), [(BACKWARD_PASS, "call of backward"), (MODEL, "call of Model")])
-def test_without_an_optimizer_other_calls_mark_the_steps(event: StepEvent, marker: str) -> None:
-    finder, ends = follow(times(20, event), optimizers=0)
+@pytest.mark.parametrize(("event", "marker"), [("B", "call of backward"), ("M", "call of Model")])
+def test_without_an_optimizer_other_calls_mark_the_steps(event: str, marker: str) -> None:
+    finder, ends = follow(event * 20, optimizers=0)
     assert finder.marker == marker
     assert ends == list(range(11, 20))
     assert finder.marks_passed == 20
 
 
 def test_calls_of_backward_that_accumulate_gradients_mark_no_step() -> None:
-    assert chosen(times(256, TRAIN, BACKWARD_PASS)) is None
-    assert chosen(times(2, *times(256, TRAIN, BACKWARD_PASS), ADAM)) == "optimizer step (Adam), every 256 batches"
-    assert chosen(times(4, *times(64, BACKWARD_PASS), ADAM)) == "optimizer step (Adam)"
+    assert chosen("TB" * 256) is None
+    assert chosen(("TB" * 256 + "A") * 2) == "optimizer step (Adam), every 256 batches"
+    assert chosen(("B" * 64 + "A") * 4) == "optimizer step (Adam)"
 
 
 def test_an_optimizer_that_is_never_used_does_not_hide_the_calls_of_backward_for_ever() -> None:
-    assert chosen(times(999, BACKWARD_PASS)) is None
-    assert chosen(times(1000, BACKWARD_PASS)) == "call of backward"
+    assert chosen("B" * 999) is None
+    assert chosen("B" * 1000) == "call of backward"
 
 
 def test_a_few_calls_of_backward_do_not_hide_an_inference() -> None:
-    assert chosen([*times(3, BACKWARD_PASS), *times(40, TRAIN)], optimizers=0) == BATCH
+    assert chosen("BBB" + "T" * 40, optimizers=0) == BATCH
 
 
 def test_beside_an_optimizer_neither_backward_nor_modules_change_anything() -> None:
-    finder, ends = follow(times(10, TRAIN, MODEL, BACKWARD_PASS, ADAM))
-    assert finder.choice == follow(times(10, TRAIN, ADAM))[0].choice
+    finder, ends = follow("TMBA" * 10)
+    assert finder.choice == follow("TA" * 10)[0].choice
     assert len(ends) == 6
 
 
 def test_of_several_modules_the_least_frequent_that_recurs_marks_the_step() -> None:
-    assert chosen(times(5, ENCODER, *times(10, MODEL)), optimizers=0) == "call of Encoder"
-    assert chosen([ENCODER, *times(50, MODEL)], optimizers=0) == "call of Model"
+    assert chosen(("E" + "M" * 10) * 5, optimizers=0) == "call of Encoder"
+    assert chosen("E" + "M" * 50, optimizers=0) == "call of Model"
 
 
 def play(finder: StepFinder, iterations: int, *, calls: int = 100, draws: bool = False) -> list[int]:
@@ -356,14 +309,14 @@ def test_a_batch_drawn_once_hides_no_rollout() -> None:
 
 
 def test_an_evaluation_and_the_training_after_it_are_steps_of_two_kinds() -> None:
-    finder, _ = follow(times(250, TRAIN))
+    finder, _ = follow("T" * 250)
     evaluation = finder.kind
     assert not finder.is_final
     finder.see(ADAM)
     assert finder.choice is None
     assert not finder.is_final
-    assert follow(times(6, TRAIN, ADAM))[0].kind != evaluation
-    assert follow(times(6, TRAIN, ADAM))[0].is_final
+    assert follow("TA" * 6)[0].kind != evaluation
+    assert follow("TA" * 6)[0].is_final
 
 
 def test_epochs_of_a_loader_are_no_iterations() -> None:
@@ -372,7 +325,7 @@ def test_epochs_of_a_loader_are_no_iterations() -> None:
     assert finder.marker == BATCH
 
 
-@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER, True), (None, False)])
+@pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER_STEPS, True), (None, False)])
 def test_optimizer_steps_that_were_asked_for_are_not_grouped(wanted: Source | None, group: bool) -> None:
     finder = StepFinder(lambda: 1, wanted, group=group)
     assert play(finder, 8)[-3:] == [30, 31, 32]

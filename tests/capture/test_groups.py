@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.capture.steps.groups import LARGEST_GROUP, Gap, Groups, group_size, pauses
+from pinprof.capture.steps.groups import MAX_GROUP_STEPS, Gap, Groups, group_size, pauses
 
 MS = 1_000_000
 UPDATE = Gap(5 * MS, 2)
@@ -107,7 +107,7 @@ def test_a_pause_at_another_place_begins_the_count_anew() -> None:
 
 
 @given(
-    st.integers(2, LARGEST_GROUP),
+    st.integers(2, MAX_GROUP_STEPS),
     st.integers(3, 7),
     st.floats(4.0, 100.0),
     st.integers(20, 1000),
@@ -133,7 +133,7 @@ def test_every_end_is_a_step_and_nothing_is_lost_before_it_is_known(raw: list[tu
     gaps = [Gap(*values) for values in raw]
     groups, ends = follow(gaps)
     assert set(ends) <= set(range(1, len(gaps) + 2))
-    assert 1 <= groups.size <= LARGEST_GROUP
+    assert 1 <= groups.size <= MAX_GROUP_STEPS
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=150))

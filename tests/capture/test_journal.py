@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,39 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from fake_profiler import MS, FakeClock
 from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.capture.observe.journal import MOST_STEPS, MOST_UNTIMED, Journal, noticing_work
+from pinprof.capture.observe.journal import MAX_LOGGED_STEPS, MAX_UNTIMED_STEPS, Journal, noticing_work
 from pinprof.capture.window.timing import await_regular
 from pinprof.program import machine
-from pinprof.program.machine import Clock, CudaClock, EventMark
+from pinprof.program.machine import CudaClock
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import IrregularWork, Later
-
-MS = 1_000_000
-
-
-class FakeClock(Clock):
-    """A host and a GPU that is so far behind it as told; its marks are times."""
-
-    kind = "fake"
-
-    def __init__(self) -> None:
-        self.time_ns = 0
-        self.behind_ns: int | None = None
-        self.ready = 0
-
-    def make_ready(self, marks: int = 1) -> None:
-        self.ready = max(self.ready, marks)
-
-    def now_ns(self) -> int:
-        return self.time_ns
-
-    def mark(self) -> EventMark:
-        return None if self.behind_ns is None else self.time_ns + self.behind_ns
-
-    def between(self, start: EventMark, end: EventMark) -> int | None:
-        return int(end - start) if end <= self.time_ns else None
+from pinprof.trace.metadata.run_log import IrregularWork, Later
 
 
 @pytest.fixture
@@ -85,11 +60,11 @@ def test_what_comes_before_the_first_end_of_a_script_is_its_start_up(journal: Jo
 
 
 def test_the_time_of_the_gpu_is_taken_from_end_to_end_of_its_work(journal: Journal, clock: FakeClock) -> None:
-    clock.behind_ns = 4 * MS
+    clock.gpu_behind_ns = 4 * MS
     with journal.timing_gpu():
         journal.resume()
         for behind in (30, 40):
-            clock.behind_ns = behind * MS
+            clock.gpu_behind_ns = behind * MS
             step(journal, clock, 1)
     assert journal.log().gpu_ns == (0, 0)  # the GPU has not come there
     clock.time_ns += 50 * MS
@@ -99,7 +74,7 @@ def test_the_time_of_the_gpu_is_taken_from_end_to_end_of_its_work(journal: Journ
 
 
 def test_the_time_of_the_gpu_begins_anew_after_a_long_pause_of_pinprofs(journal: Journal, clock: FakeClock) -> None:
-    clock.behind_ns = 0
+    clock.gpu_behind_ns = 0
     with journal.timing_gpu():
         journal.resume()
         step(journal, clock, 10, own_ms=500)
@@ -110,7 +85,7 @@ def test_the_time_of_the_gpu_begins_anew_after_a_long_pause_of_pinprofs(journal:
 def test_marks_are_made_before_the_first_step_that_they_time(journal: Journal, clock: FakeClock) -> None:
     step(journal, clock, 10)
     with journal.timing_gpu():
-        assert clock.ready == 2 * MOST_UNTIMED
+        assert clock.ready == 2 * MAX_UNTIMED_STEPS
 
 
 def test_no_mark_is_made_while_steps_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,12 +154,12 @@ def test_other_threads_do_not_count(journal: Journal, clock: FakeClock) -> None:
 
 
 def test_the_steps_of_a_long_run_are_summed(journal: Journal, clock: FakeClock) -> None:
-    for _ in range(MOST_STEPS + 3):
+    for _ in range(MAX_LOGGED_STEPS + 3):
         clock.time_ns += 500
         journal.note_input_wait(2)
         step(journal, clock, 0.0005)
     log = journal.log()
-    assert len(log.step_ns) == MOST_STEPS
+    assert len(log.step_ns) == MAX_LOGGED_STEPS
     assert log.later == Later(3, 3000, 6)
 
 
@@ -247,14 +222,16 @@ def test_the_capture_of_a_graph_is_timed_from_its_begin_to_its_end(noticed: Jour
 
 @pytest.mark.parametrize(("generation", "step_ms", "noted"), [(2, 3, True), (2, 100, False), (1, 3, False)])
 def test_a_collection_of_all_objects_that_takes_most_of_a_step_is_noted(
-    noticed: Journal, clock: FakeClock, generation: int, step_ms: int, noted: bool
+    noticed: Journal, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, generation: int, step_ms: int, noted: bool
 ) -> None:
+    own = FakeClock()
+    monkeypatch.setattr("pinprof.capture.observe.stops.HOST_TIME", SimpleNamespace(perf_counter_ns=own.now_ns))
     for phase in ("start", "stop"):
+        own.time_ns += 2 * MS
         gc.callbacks[-1](phase, {"generation": generation})
-        time.sleep(0.002)
     step(noticed, clock, step_ms)
-    assert [(work.step, work.kind, work.ns >= 2 * MS) for work in noticed.log().work] == (
-        [(0, "garbage_collection", True)] if noted else []
+    assert [(work.step, work.kind, work.ns) for work in noticed.log().work] == (
+        [(0, "garbage_collection", 2 * MS)] if noted else []
     )
 
 

@@ -16,12 +16,11 @@ from pinprof.analyses.syncs.sites import Site, measure_syncs
 from pinprof.analysis import analyse
 from pinprof.capture.window.lines import LineRecorder, line_window
 from pinprof.capture.window.recording import profile
-from pinprof.capture.window.trace_file import store
-from pinprof.program.waits import noticing, taking_warnings
+from pinprof.program.waits import taking_warnings
 from pinprof.trace import read_trace
 from pinprof.trace.callers import call_path
-from pinprof.trace.idle_times import python_in_nodes
-from pinprof.trace.lines import LINES_KEY, OpPlace, Place, RecordedLines, SourceLine
+from pinprof.trace.lines import OpPlace, Place
+from pinprof.trace.spans.idle_times import python_in_nodes
 
 
 def read_deep(value: torch.Tensor) -> float:
@@ -166,17 +165,6 @@ def test_every_line_of_torchs_sync_debug_mode_is_found(sites: list[Site]) -> Non
     assert warned <= {site.line for site in sites}
 
 
-@pytest.mark.gpu
-def test_everything_is_as_before_after_the_recording() -> None:
-    before = torch.Tensor.to, torch._C._cuda_synchronize, torch.cuda.Event.synchronize, warnings.showwarning
-    with noticing(LineRecorder().waited):
-        assert torch._C._cuda_synchronize is not before[1]
-        assert torch.cuda.get_sync_debug_mode() == 1
-    assert torch.cuda.get_sync_debug_mode() == 0
-    after = torch.Tensor.to, torch._C._cuda_synchronize, torch.cuda.Event.synchronize, warnings.showwarning
-    assert after == before
-
-
 STEPS_OF_OPS = """
 import torch
 points = torch.rand(9, 9)
@@ -232,19 +220,6 @@ def test_code_of_libraries_is_in_the_stack_but_not_the_line() -> None:
     (last,) = recorder.lines
     assert last.function == "<lambda>"
     assert any("module.py" in entry for entry in last.stack)
-
-
-@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
-def test_lines_are_stored_in_the_trace(tmp_path: Path, name: str) -> None:
-    builder = TraceBuilder()
-    builder.kernel(0, 10, launch=0)
-    path = builder.write(tmp_path / name)
-    lines = (RecordedLines("aten::item", "main", (SourceLine("train.py", 7, "train", ("train.py:7:train",)), None)),)
-    store(path, {LINES_KEY: lines})
-    trace = read_trace(path)
-    assert trace.info.lines == lines
-    assert len(trace.gpu) == 1
-    assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
 def test_the_stack_ends_where_the_program_begins() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 from command_line import invoke
-from fake_profiler import MS, TWO_OF_EACH, FakeClock, FakeProfiler
+from fake_profiler import MS, TWO_OF_EACH, FakeClock, fake_recording
 
 from pinprof.capture.window import lean
 from pinprof.capture.window.lean import latest
-from pinprof.capture.window.recording import Recording, profile
+from pinprof.capture.window.recording import profile
 from pinprof.capture.window.trace_file import write_trace
 from pinprof.errors import CaptureError
 from pinprof.program.hooks import faults
@@ -35,10 +35,7 @@ def looks_at(folder: Path, steps: int, look_ms: float, do: Callable[[], None] = 
         clock.time_ns += round(look_ms * MS)
         do()
 
-    def make(_steps: int) -> Any:
-        return FakeProfiler()
-
-    recording = Recording(folder / "out.json", EVERY, make, make_clock=lambda: clock)
+    recording = fake_recording(folder, EVERY, clock)
     recording.on_look = look
     with recording:
         for _ in range(steps):
@@ -118,7 +115,7 @@ print("trained")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_run_says_a_line_per_look_while_the_script_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pinprof.capture.window.lean.MOST_SHARE", 1e3)  # whatever a look costs here
+    monkeypatch.setattr("pinprof.capture.window.lean.MAX_SHARE_OF_LOOKS", 1e3)  # whatever a look costs here
     (tmp_path / "train.py").write_text(TRAINING)
     result = invoke("run", "--every", "30", "--warmup", "9", "--steps", "2", "train.py")
     assert result.exit_code == 0, result.stderr

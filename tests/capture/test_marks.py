@@ -27,10 +27,10 @@ from pinprof.capture.steps import marks as marks_module
 from pinprof.capture.steps import sources
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.marks import Marks
-from pinprof.capture.steps.sources import BACKWARD, LOADER
+from pinprof.capture.steps.sources import BACKWARD_CALLS, BATCH_DRAWS
 from pinprof.errors import CaptureError
 
-BATCH = LOADER.words
+BATCH = BATCH_DRAWS.words
 BATCHES = [torch.ones(4)] * 12
 
 
@@ -193,7 +193,7 @@ def copied_optimizers() -> None:
         (accumulating(chain(loader(), loader()), 3), "optimizer step (SGD), every 3 batches", 8 - 3),
         (accumulating(BATCHES * 2, 2), "optimizer step (SGD)", 12 - 3),
         (step_by_hand, BATCH, 24 - 11),
-        (step_by_autograd_grad, BACKWARD.words, 1),
+        (step_by_autograd_grad, BACKWARD_CALLS.words, 1),
     ],
 )
 def test_what_marks_the_steps_of_a_program(program: Callable[[], None], marker: str, steps: int) -> None:
@@ -483,8 +483,8 @@ def test_backward_marks_the_steps_of_a_loop_without_optimizer() -> None:
                 torch.autograd.backward(loss)
             parameter.data.add_(cast("Tensor", parameter.grad), alpha=-0.1)
 
-    assert marked(train) == {BACKWARD.words: 1}  # two lines call it, so a step has two
-    assert marked(train, "backward") == {BACKWARD.words: 1}
+    assert marked(train) == {BACKWARD_CALLS.words: 1}  # two lines call it, so a step has two
+    assert marked(train, "backward") == {BACKWARD_CALLS.words: 1}
 
 
 def test_a_backward_pass_within_another_is_a_part_of_it() -> None:
@@ -506,7 +506,7 @@ def test_a_backward_pass_within_another_is_a_part_of_it() -> None:
         for _ in range(15):
             Checkpointed.apply(parameter).sum().backward()  # type: ignore[no-untyped-call]
 
-    assert marked(train) == {BACKWARD.words: 4}
+    assert marked(train) == {BACKWARD_CALLS.words: 4}
 
 
 class Outer(torch.nn.Module):

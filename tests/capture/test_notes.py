@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -49,18 +50,18 @@ def test_without_children_there_is_nothing(tmp_path: Path) -> None:
 
 
 def test_a_long_wait_for_a_process_is_said_once(notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
+    lines, slept_s = list[str](), list[float]()
     monkeypatch.setattr(faults, "output", lines.append)
     monkeypatch.setattr(faults, "sentences", [])
-    monkeypatch.setattr("pinprof.capture.children.notes.SAY_AFTER_S", 0.1)
-    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as process:
-        started_by(process.pid, notes, tmp_path / "out.json", None)
-        (notes.folder / f"{process.pid}.followed").touch()
-        notes.wait(0.05)
-        assert lines == []
-        notes.wait(0.4)
-        process.communicate()
-    assert lines == ["pinprof waits for processes that the script has started, for 0 s at most"]
+    host_time = SimpleNamespace(monotonic=lambda: sum(slept_s), sleep=slept_s.append)
+    monkeypatch.setattr("pinprof.capture.children.notes.HOST_TIME", host_time)
+    started(notes, tmp_path / "out.json", None)
+    notes.follow(os.getpid())
+    notes.wait(4.0)
+    assert lines == []
+    assert sum(slept_s) == pytest.approx(4, abs=0.1)
+    notes.wait(6.0)
+    assert lines == ["pinprof waits for processes that the script has started, for 6 s at most"]
 
 
 def test_ranks_come_in_order_before_children_which_are_numbered(notes: Notes, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError
-from pinprof.trace.info import HostMemory
-from pinprof.trace.run_log import RUN_KEY
+from pinprof.program.loaders import BatchSource
+from pinprof.trace.metadata.info import HostMemory
+from pinprof.trace.metadata.run_log import RUN_KEY
 
 
 @pytest.fixture
@@ -245,25 +246,15 @@ def fail_after(recording: Recording, steps: int) -> None:
         raise ZeroDivisionError
 
 
-def test_own_exception_passes_and_what_was_recorded_is_kept(record: Record) -> None:
+@pytest.mark.parametrize(("steps", "stop_fails", "kept"), [(7, False, 1), (1, False, 0), (7, True, 0)])
+def test_the_programs_own_exception_passes_whatever_was_recorded(
+    record: Record, profiler: FakeProfiler, steps: int, stop_fails: bool, kept: int
+) -> None:
+    profiler.stop_fails = stop_fails
     recording = record(TWO_OF_EACH)
     with pytest.raises(ZeroDivisionError):
-        fail_after(recording, 7)
-    assert recording.recorded_steps == 1
-    assert recording.path.exists()
-
-
-def test_own_exception_is_not_masked_when_nothing_was_recorded(record: Record) -> None:
-    with pytest.raises(ZeroDivisionError):
-        fail_after(record(TWO_OF_EACH), 1)
-
-
-def test_own_exception_is_not_masked_when_the_profiler_fails(record: Record, profiler: FakeProfiler) -> None:
-    profiler.stop_fails = True
-    recording = record(TWO_OF_EACH)
-    with pytest.raises(ZeroDivisionError):
-        fail_after(recording, 7)
-    assert recording.recorded_steps == 0
+        fail_after(recording, steps)
+    assert (recording.recorded_steps, recording.path.exists()) == (kept, kept > 0)
 
 
 def test_failing_profiler_is_one_line(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
@@ -273,23 +264,22 @@ def test_failing_profiler_is_one_line(record: Record, clock: FakeClock, profiler
     assert str(caught.value) == "the recording could not be finished: CUDA error: an illegal memory access"
 
 
-def test_existing_file_is_refused_before_any_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "changes", "reason"),
+    [
+        ("out.json", {}, "exists already"),
+        ("out.txt", {}, r"must end in \.json or \.json\.gz"),
+        ("missing/out.json", {}, "there is no folder"),
+        ("new.json", {"steps": 0}, "at least one step"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_before_any_step(
+    tmp_path: Path, name: str, changes: dict[str, Any], reason: str
+) -> None:
     (tmp_path / "out.json").write_text("precious")
-    with pytest.raises(CaptureError, match="exists already"):
-        profile(tmp_path / "out.json")
+    with pytest.raises(CaptureError, match=reason):
+        profile(tmp_path / name, **changes)
     assert writable_target(tmp_path / "out.json", RecordingOptions(force=True)) == tmp_path / "out.json"
-
-
-def test_unsuitable_paths_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"must end in \.json or \.json\.gz"):
-        profile(tmp_path / "out.txt")
-    with pytest.raises(CaptureError, match="there is no folder"):
-        profile(tmp_path / "missing" / "out.json")
-
-
-def test_no_steps_to_record_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="at least one step"):
-        profile(tmp_path / "out.json", steps=0)
 
 
 def train() -> None:
@@ -345,6 +335,15 @@ def test_the_warm_up_goes_on_until_the_steps_are_steady(record: Record, clock: F
             if recording.recorded_steps:
                 break
     assert recording.steps_seen == 16  # thirteen until five are like the five before, two to start, one recorded
+
+
+def test_the_warm_up_goes_on_while_workers_fill_their_queues(
+    record: Record, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps that find their batches ready are steady, and shorter than those that come to wait for the workers."""
+    monkeypatch.setattr(BatchSource, "is_filling", property(lambda _: clock.time_ns < 16 * MS))
+    recording = run(record(msgspec.structs.replace(TWO_OF_EACH, max_warmup=50)), clock, [1.0] * 30)
+    assert dict(recording.journal.log().windows)["warm-up"] == 16
 
 
 def test_a_warm_up_that_never_gets_steady_ends_all_the_same(record: Record, clock: FakeClock) -> None:

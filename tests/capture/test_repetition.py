@@ -22,7 +22,7 @@ from pinprof.capture.options import RecordingOptions
 from pinprof.capture.repetition import RepeatedRecording, WorkerTask, record_repeatedly
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
-from pinprof.trace.run_log import RUN_KEY, RunLog
+from pinprof.trace.metadata.run_log import RUN_KEY, RunLog
 
 MS = 1_000_000
 TASK = WorkerTask(

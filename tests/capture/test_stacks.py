@@ -10,7 +10,7 @@ import torch
 
 import pinprof
 from pinprof.capture.observe.stacks import RawStack, Sample, host_profile_of, raw_stack
-from pinprof.trace.sampled_stacks import DEEPEST, HostFrame, HostProfile
+from pinprof.trace.metadata.sampled_stacks import MAX_KEPT_FRAMES, HostFrame, HostProfile
 
 PACKAGE = Path(pinprof.__file__).parent
 TORCH = Path(torch.__file__).parent
@@ -115,7 +115,7 @@ def _after_entry(code: Any) -> int:
 def test_a_deep_stack_keeps_both_ends() -> None:
     stack = stack_of(*(f"/home/me/{depth}.py" for depth in range(100)))
     (kept,) = files(profile((1, stack)))
-    assert len(kept) == DEEPEST
+    assert len(kept) == MAX_KEPT_FRAMES
     assert (kept[0], kept[15], kept[16], kept[-1]) == ("0.py", "15.py", "52.py", "99.py")
 
 

@@ -6,12 +6,12 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.capture.steps.finder import StepFinder
-from pinprof.capture.steps.sources import BACKWARD, LOADER, MODULE, OPTIMIZER, StepEvent
+from pinprof.capture.steps.sources import BACKWARD_CALLS, BATCH_DRAWS, MODULE_CALLS, OPTIMIZER_STEPS, StepEvent
 
-DRAW = StepEvent(LOADER, "train")
-MODEL, CRITIC_CALL = (StepEvent(MODULE, name, name) for name in ("Model", "Critic"))
-PASS, CRITIC_PASS = (StepEvent(BACKWARD, ("train.py", line)) for line in (10, 20))
-ADAM, CRITIC, TEMPERATURE = (StepEvent(OPTIMIZER, name, name) for name in ("Adam", "Critic", "Temperature"))
+DRAW = StepEvent(BATCH_DRAWS, "train")
+MODEL, CRITIC_CALL = (StepEvent(MODULE_CALLS, name, name) for name in ("Model", "Critic"))
+PASS, CRITIC_PASS = (StepEvent(BACKWARD_CALLS, ("train.py", line)) for line in (10, 20))
+ADAM, CRITIC, TEMPERATURE = (StepEvent(OPTIMIZER_STEPS, name, name) for name in ("Adam", "Critic", "Temperature"))
 
 STEPS: dict[str, tuple[StepEvent, ...]] = {
     "a plain loop": (DRAW, MODEL, PASS, ADAM),
@@ -31,7 +31,7 @@ APART_US = 10
 
 @programs
 def test_the_finder_of_a_program_ends_a_step_once_per_round(step: tuple[StepEvent, ...]) -> None:
-    finder = StepFinder(lambda: len({event for event in step if event.source is OPTIMIZER}))
+    finder = StepFinder(lambda: len({event for event in step if event.source is OPTIMIZER_STEPS}))
     ends = [place for place, event in enumerate(step * 40) if finder.see(event)]
     assert {later - earlier for earlier, later in pairwise(ends[-10:])} == {len(step)}
 
@@ -42,7 +42,7 @@ def test_the_finder_of_a_trace_ends_a_step_once_per_round(step: tuple[StepEvent,
     launches = [
         f"{event.source.option}{event.key}{number}"
         for event in step
-        if event.source is not LOADER
+        if event.source is not BATCH_DRAWS
         for number in range(KERNELS)
     ]
     launches[-1] = "multi_tensor_apply_kernel"  # by which a trace shows that a repetition is a step

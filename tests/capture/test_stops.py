@@ -18,7 +18,7 @@ from pinprof.rules.rule import Finding
 from pinprof.rules.search import find
 from pinprof.trace import read_trace
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import RUN_KEY, Collections, HostStops, RunLog, run_of_metadata
+from pinprof.trace.metadata.run_log import RUN_KEY, Collections, HostStops, RunLog, run_of_metadata
 
 US = 1000
 LOG = RunLog(1, (("plain", 100),), (1_000_000,) * 100, (0,) * 100, (0,) * 100, (0,) * 100, 6)

@@ -18,7 +18,7 @@ from pinprof.capture.window.lines import Watcher, watch_window
 from pinprof.capture.window.recording import profile
 from pinprof.program.waits import SYNC_WARNING, taking_warnings
 from pinprof.trace import read_trace
-from pinprof.trace.lines import DebugModeWaits, WatchedWait, period
+from pinprof.trace.lines import DebugModeWaits, period
 
 
 @pytest.fixture
@@ -52,19 +52,6 @@ def watched(path: Path) -> DebugModeWaits:
     watched_waits = read_trace(path).info.watched
     assert watched_waits is not None
     return watched_waits
-
-
-def at(watched: DebugModeWaits) -> dict[str, tuple[tuple[int, ...], int]]:
-    return {wait.line.function: (wait.at, wait.waits) for wait in watched.waits}
-
-
-def every_step() -> None:
-    item()
-
-
-def now_and_then() -> None:
-    item()
-    item()
 
 
 @pytest.mark.usefixtures("warned")
@@ -284,18 +271,3 @@ def test_a_read_after_a_compiled_function_has_its_line_on_a_gpu() -> None:
         compiled(x).item()  # after a compiled function
     (wait,) = watcher.watched().waits
     assert (wait.line.line, wait.waited) == (marked("after a compiled function"), "item")
-
-
-def test_entries_hold_what_is_stored() -> None:
-    watcher = Watcher()
-    with taking_warnings(watcher.waited):
-        every_step()
-        now_and_then()
-    watched_waits = watcher.watched()
-    assert all(isinstance(wait, WatchedWait) for wait in watched_waits.waits)
-    assert at(watched_waits) == {"item": ((0,), 1)}
-    assert [wait.line.stack[1].rsplit(":", 1)[1] for wait in watched_waits.waits] == [
-        "every_step",
-        "now_and_then",
-        "now_and_then",
-    ]

@@ -2,14 +2,21 @@
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
+from fake_profiler import fake_recording
 
+from pinprof.capture.options import RecordingOptions
 from pinprof.capture.steps import watchdog
-from pinprof.capture.steps.watchdog import Work, has_tensors, is_programs, patience_s
+from pinprof.capture.steps.stepper import Stepper
+from pinprof.capture.steps.watchdog import Watchdog, Work, has_tensors, is_programs, patience_s
+from pinprof.capture.window import lean
+from pinprof.program.ending import StopRequested
+from pinprof.program.hooks import faults
 
 S = 1_000_000_000
 
@@ -83,18 +90,18 @@ def test_work_counts_from_the_last_mark(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     work = Work(0)
     for quarter in range(1, 9):
-        work.look(quarter * S // 4, 0, counts=True)
+        work.add(quarter * S // 4, 0, counts=True)
     assert work.seconds == 2.0
-    work.look(9 * S // 4, 0, counts=False)
+    work.add(9 * S // 4, 0, counts=False)
     assert work.seconds == 2.0
-    work.look(10 * S // 4, 2 * S, counts=True)
+    work.add(10 * S // 4, 2 * S, counts=True)
     assert work.seconds == 0.0
 
 
 def test_a_thread_that_was_not_let_run_has_seen_one_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     work = Work(0)
-    work.look(60 * S, 0, counts=True)
+    work.add(60 * S, 0, counts=True)
     assert work.seconds == 1.0
 
 
@@ -102,7 +109,7 @@ def test_on_a_machine_with_a_gpu_time_without_its_use_hardly_counts(monkeypatch:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     work = Work(0)
-    work.look(S, 0, counts=True)
+    work.add(S, 0, counts=True)
     assert work.seconds == pytest.approx(0.1)
 
 
@@ -113,10 +120,10 @@ def test_memory_given_back_shows_work_and_a_model_being_loaded_does_not(monkeypa
     stats = lambda _device: {"allocation": {"all": {"freed": next(freed)}}}  # noqa: E731  read once per look
     monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", stats)
     work = Work(0)
-    work.look(S, 0, counts=True)
-    work.look(2 * S, 0, counts=True)
+    work.add(S, 0, counts=True)
+    work.add(2 * S, 0, counts=True)
     assert work.seconds == pytest.approx(1.1)
-    work.look(3 * S, 0, counts=True)
+    work.add(3 * S, 0, counts=True)
     assert work.seconds == pytest.approx(2.1)
 
 
@@ -124,3 +131,99 @@ def test_tensors_show_that_a_program_uses_torch() -> None:
     held = torch.ones(1)
     assert has_tensors()
     del held
+
+
+class Endless:
+    """A program that works for ever, watched four times a second by a clock that only `work` moves on."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **marks: Any) -> None:
+        self.now_ns, self.said = 0, list[str]()
+        for module in (watchdog, lean):
+            monkeypatch.setattr(module, "HOST_TIME", SimpleNamespace(perf_counter_ns=lambda: self.now_ns))
+        monkeypatch.setattr(watchdog, "is_programs", lambda *_: True)
+        monkeypatch.setattr(watchdog, "has_tensors", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+        monkeypatch.setattr(faults, "output", self.said.append)
+        monkeypatch.setattr(faults, "sentences", [])
+        options = RecordingOptions(warmup=2, max_warmup=2, plain_steps=0, steps=2, line_steps=0)
+        self.recording = fake_recording(folder, options)
+        known = {"step_marker": "auto", "has_marker": False, "watches_modules": False, "optimizers": []}
+        self.marks = SimpleNamespace(**known, longest_ns=0, last_ns=0, watch_modules=self._watch_modules)
+        vars(self.marks).update(marks)
+        self.dog = Watchdog(
+            cast("Any", self.marks),
+            Stepper(self.recording, None, keep_going=False),
+            may_stop=True,
+            body=body.__code__,
+            waits_for_others=lambda: False,
+        )
+
+    def _watch_modules(self) -> None:
+        self.marks.watches_modules = True
+
+    def work(self, seconds: float) -> None:
+        for _ in range(round(4 * seconds)):
+            self.now_ns += S // 4
+            if not self.dog._asleep.is_set() and self.dog._is_due():
+                self.dog._act(sys._getframe())
+
+
+def test_modules_are_watched_then_a_stretch_is_recorded_and_the_program_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Endless(tmp_path, monkeypatch)
+    program.work(2.75)
+    assert not program.marks.watches_modules
+    program.work(0.25)
+    assert program.marks.watches_modules
+    program.work(26.75)
+    assert not program.recording.stretch.is_open
+    program.work(0.25)
+    assert program.recording.stretch.is_open
+    program.work(3.0)
+    assert program.recording.stretch.marker == "a stretch of 3.0 s; nothing marked a step"
+    with pytest.raises(StopRequested):
+        program.work(0.25)
+    program.work(4.75)
+    assert program.said == []
+    with pytest.raises(StopRequested):  # again, as it runs on
+        program.work(0.5)
+    assert program.said[0].startswith("pinprof has a stretch of its time and waits for the script to end: it is in ")
+
+
+def test_steps_recorded_before_the_marker_was_lost_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Endless(tmp_path, monkeypatch, has_marker=True)
+    with program.recording as recording:
+        for _ in range(5):
+            recording.step()
+        program.work(120)
+        with pytest.raises(StopRequested):
+            program.work(0.25)
+    assert (recording.recorded_steps, recording.stretch.is_written) == (1, False)
+
+
+def test_a_program_that_makes_no_more_steps_is_stopped_when_it_may_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Endless(tmp_path, monkeypatch)
+    program.work(2)
+    program.recording.done, program.dog._may_end = True, lambda: program.now_ns >= 4 * S
+    program.work(1.75)
+    with pytest.raises(StopRequested):
+        program.work(0.25)
+
+
+def test_a_program_without_a_tensor_is_let_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Endless(tmp_path, monkeypatch)
+    monkeypatch.setattr(watchdog, "has_tensors", lambda: False)
+    program.work(200)
+    assert (program.marks.watches_modules, program.recording.stretch.is_open, program.said) == (False, False, [])
+
+
+def test_a_profiler_of_the_programs_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Endless(tmp_path, monkeypatch, watches_modules=True)
+    with torch.autograd.profiler.profile() as own:
+        program.work(200)
+        torch.ones(2).sum()
+    assert len(own.function_events) > 0
+    assert (program.recording.done, program.recording.stretch.is_written, program.said) == (False, False, [])

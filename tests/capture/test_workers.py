@@ -15,13 +15,13 @@ from trace_builder import TraceBuilder
 from warm_python import warm_python
 
 from pinprof.capture.observe.sampler import HostSampler
-from pinprof.capture.observe.workers import FETCH, WorkerSamples
+from pinprof.capture.observe.workers import FETCH_FILE, WorkerSamples
 from pinprof.measurement.measure import measure
 from pinprof.program.hooks import faults
 from pinprof.rules.rule import Finding
 from pinprof.rules.search import find
-from pinprof.trace.run_log import RUN_KEY, RunLog
-from pinprof.trace.sampled_stacks import WORKER_KEY, HostFrame, HostProfile, HostStack
+from pinprof.trace.metadata.run_log import RUN_KEY, RunLog
+from pinprof.trace.metadata.sampled_stacks import WORKER_KEY, HostFrame, HostProfile, HostStack
 
 US = 1000
 ROOT = Path(__file__).parents[2]
@@ -65,7 +65,7 @@ def sample(*, collated: bool) -> None:
     assert profile is not None
     assert profile.samples
     outermost = [profile.frames[stack.frames[0]] for stack in profile.stacks]
-    called = {frame.function.rpartition(".")[2] for frame in outermost if not frame.is_of(FETCH)}
+    called = {frame.function.rpartition(".")[2] for frame in outermost if not frame.is_of(FETCH_FILE)}
     assert called <= {"__getitem__", "default_collate", "default_convert"}
     inner = sum(
         stack.count

@@ -294,7 +294,6 @@ def test_every_format_is_written_to_a_file_that_is_kept_without_force(folder: Pa
         ("--baseline", "none.json"),
         ("--baseline", ".git"),
         ("--baseline", "good.json"),
-        ("--baseline", "good.json", "--tolerance", "10"),
         (*KEPT, "-o", "good.json", "--force"),
         (*KEPT, "-o", ".git"),
         (*KEPT, "-o", "none/out.xml"),
@@ -362,6 +361,7 @@ def test_a_wait_that_the_baseline_does_not_have_fails_the_check(folder: Path) ->
     assert code == 1
     assert "new" in text
     assert is_one_line_error(invoke("check", "good.json", "good.json", "--baseline", "baseline.json"))
+    assert "must be a share" in invoke("check", "good.json", "--baseline", "baseline.json", "--tolerance", "10").stderr
 
 
 def test_a_baseline_of_another_version_is_used_and_remarked_on(folder: Path) -> None:

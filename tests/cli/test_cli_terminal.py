@@ -198,7 +198,7 @@ def test_a_signal_ends_a_command_and_leaves_nothing(trace: Path, tmp_path: Path,
     assert process.stderr.readline() == "writing\n"
     assert [path for path in tmp_path.iterdir() if path.name.startswith(f".pinprof-{process.pid}-")]
     process.send_signal(number)
-    said = process.communicate(timeout=30)[1]
+    said = process.communicate(timeout=120)[1]
     assert process.returncode == status
     assert said.strip() == "Error: interrupted"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "trace.json.gz"]
@@ -230,8 +230,8 @@ def test_ctrl_c_ends_each_phase_at_once_and_leaves_nothing(trace: Path, tmp_path
     assert process.stderr.readline() == "still\n"
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=30)[1]
-    assert time.monotonic() - begin < 10  # a tenth of a second, where nothing else runs
+    said = process.communicate(timeout=120)[1]
+    assert time.monotonic() - begin < 30  # it would stand still for 60 s
     assert (process.returncode, said) == (130, "Error: interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json.gz"]
 

@@ -9,7 +9,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Known
 from pinprof.replay.calibration import HOST_SHARE
 from pinprof.trace import read_trace
-from pinprof.trace.info import Made, MadeLoader
+from pinprof.trace.metadata.info import Made, MadeLoader
 
 
 def profile_of(builder: TraceBuilder) -> Profile:

@@ -32,7 +32,7 @@ from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules.search import RULES, unsearched
 from pinprof.trace import read_trace
-from pinprof.trace.info import Cut
+from pinprof.trace.metadata.info import Cut
 from pinprof.trace.tables import MEMCPY, NONE
 
 ALWAYS_RIGHT = {"source_lines", "host_memory", "profiler_cost"}
@@ -617,7 +617,7 @@ def test_withheld_figures_of_every_kind_have_reports(recording: Recording) -> No
 
 
 def test_every_rule_says_which_figures_it_rests_on() -> None:
-    of_traces = [rule.id for rule in RULES if rule.look]  # the guard's look at the running program
+    of_traces = [rule.id for rule in RULES if rule.search]  # the guard's look at the running program
     of_programs = {"PIN109", "PIN613", "PIN704"}  # counted in the program, not in its trace
     assert [rule.id for rule in RULES if rule.rests_on or rule.id in of_programs] == of_traces
 

@@ -14,7 +14,7 @@ from pinprof.prediction.graphs import (
     fused_ns,
 )
 from pinprof.trace import Trace
-from pinprof.trace.phases import optimizer_steps, phase_of_calls
+from pinprof.trace.spans.phases import optimizer_steps, phase_of_calls
 
 US = 1000.0
 STEPS, STEP_US = 6, 1000

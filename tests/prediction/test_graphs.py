@@ -19,8 +19,8 @@ from pinprof.prediction.graphs import (
     handed_on,
 )
 from pinprof.trace import Trace
-from pinprof.trace.phases import NODE, TO_WEIGHT
-from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY, HostProfile
+from pinprof.trace.spans.phases import NODE, TO_WEIGHT
 
 US = 1000.0
 COUNT, KERNEL_US, EVERY_US = 30, 2, 30

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pinprof.program.machine import unread_gradients
-from pinprof.trace.info import UnreadGradients
+from pinprof.trace.metadata.info import UnreadGradients
 
 NONE = UnreadGradients()
 Step = Callable[[nn.Module, torch.optim.Optimizer, nn.Module], Tensor]

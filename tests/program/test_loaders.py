@@ -15,7 +15,7 @@ from pinprof.capture.window.recording import profile
 from pinprof.program.loaders import BatchSource, has_tensor
 from pinprof.program.machine import Clock
 from pinprof.trace import read_trace
-from pinprof.trace.info import MadeLoader
+from pinprof.trace.metadata.info import MadeLoader
 
 
 class Endless(IterableDataset[torch.Tensor]):

@@ -10,8 +10,9 @@ from types import FrameType
 
 import pytest
 
+from pinprof.program.ending import StopRequested, call_in_main, finishable, raise_at_next_line
 from pinprof.program.frames import frame_of_thread
-from pinprof.program.user_program import INSTALLED, Finished, call_in_main, finishable, raise_at_next_line
+from pinprof.program.user_program import INSTALLED_FOLDERS
 
 Act = Callable[[FrameType], None]
 
@@ -61,9 +62,9 @@ def test_the_next_line_raises_what_the_function_raises() -> None:
 
 
 def test_after_the_program_no_line_raises() -> None:
-    source = "with finishable():\n    raise_at_next_line(Finished())\n"
-    names = {"finishable": finishable, "raise_at_next_line": raise_at_next_line, "Finished": Finished}
-    exec(compile(source, f"{INSTALLED[0]}package.py", "exec"), names)
+    source = "with finishable():\n    raise_at_next_line(StopRequested())\n"
+    names = {"finishable": finishable, "raise_at_next_line": raise_at_next_line, "StopRequested": StopRequested}
+    exec(compile(source, f"{INSTALLED_FOLDERS[0]}package.py", "exec"), names)
     assert sys.gettrace() is None
 
 

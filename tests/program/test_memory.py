@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from pinprof.program.machine import host_memory, loaders_pin
-from pinprof.trace.info import HostMemory
+from pinprof.trace.metadata.info import HostMemory
 
 GIB = 1 << 30
 MEMINFO = (

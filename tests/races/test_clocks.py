@@ -16,7 +16,7 @@ EVENTS = ("e", "f")
 def test_default_streams_of_two_devices_are_two() -> None:
     clocks = VectorClocks()
     here, there = clocks.submit(A), clocks.submit(C)
-    clocks.host_learns(clocks.behind_device(0))
+    clocks.host_learns(clocks.ended_after_device(0))
     assert (clocks.is_over(here), clocks.is_over(there)) == (True, False)
     assert clocks.devices() == {0, 1}
 
@@ -80,13 +80,13 @@ def run(step: tuple[Any, ...], clocks: VectorClocks, graph: Graph) -> None:
         waiting = graph.node(first)
         graph.before[waiting] = graph.before[waiting] | graph.recorded.get(rest[0], set())
     elif kind == "host stream":
-        clocks.host_learns(clocks.behind_stream(first))
+        clocks.host_learns(clocks.ended_after(first))
         graph.known |= graph.last.get(first, set())
     elif kind == "host event":
-        clocks.host_learns(clocks.behind_event(first))
+        clocks.host_learns(clocks.ended_after_event(first))
         graph.known |= graph.recorded.get(first, set())
     else:
-        clocks.host_learns(clocks.behind_device(first))
+        clocks.host_learns(clocks.ended_after_device(first))
         for stream, last in graph.last.items():
             if stream.device == first:
                 graph.known |= last

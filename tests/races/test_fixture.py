@@ -12,11 +12,11 @@ import pinprof.races.guard  # noqa: F401
 
 CONFTEST = """
 from fake_gpu import FakeGpu
-from pinprof.pytest_plugin import GPU, NOTICING
+from pinprof.pytest_plugin import GPU_KEY, NOTICING
 from pinprof.program.waits import taking_warnings
 
 def pytest_configure(config):
-    config.stash[GPU] = FakeGpu()
+    config.stash[GPU_KEY] = FakeGpu()
     config.stash[NOTICING] = taking_warnings
 """
 

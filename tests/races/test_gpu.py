@@ -4,12 +4,12 @@ In a program with a race the line of the copy ends with `# copy`, that of the ac
 """
 
 import contextlib
-import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from fake_gpu import line_of
 
 from pinprof.races.guard import Guard
 from pinprof.workloads import WORKLOADS, Workload
@@ -40,13 +40,6 @@ def race_read_of_a_result() -> None:
     host.mean()  # access: PIN502
 
 
-def race_write_to_a_source() -> None:
-    source = pinned(1024, 1024)
-    sleep()
-    source.to("cuda", non_blocking=True)  # copy
-    source.zero_()  # access: PIN503
-
-
 def race_event_on_the_wrong_stream() -> None:
     x, side, copied = torch.ones(1024, 1024, device="cuda"), cuda.Stream(), cuda.Event()
     side.wait_stream(cuda.current_stream())
@@ -67,13 +60,6 @@ def race_torch_event_recorded_too_early() -> None:
     host.sum()  # access: PIN502
 
 
-def race_read_under_autocast() -> None:
-    x = torch.ones(64, 64, device="cuda")
-    with torch.autocast("cuda", torch.bfloat16):
-        host = (x @ x).to("cpu", non_blocking=True)  # copy
-        host.float().sum()  # access: PIN502
-
-
 def race_unregistered_too_early() -> None:
     source, cudart = torch.ones(1 << 20), cuda.cudart()
     assert int(cudart.cudaHostRegister(source.data_ptr(), source.nbytes, 0)) == 0
@@ -84,12 +70,6 @@ def race_unregistered_too_early() -> None:
 
 
 RACES: tuple[Program, ...] = tuple(value for name, value in list(globals().items()) if name.startswith("race_"))
-
-
-def line_of(program: Program, mark: str) -> int:
-    lines, first = inspect.getsourcelines(program)
-    (number_of_line,) = (number for number, line in enumerate(lines, first) if f"# {mark}" in line)
-    return number_of_line
 
 
 @pytest.fixture(autouse=True)
@@ -183,15 +163,6 @@ def right_result_after_a_chain() -> None:
     host.sum()
 
 
-def right_result_after_torch_stream() -> None:
-    x, side = torch.ones(1024, 1024, device="cuda"), torch.Stream(device="cuda")
-    side.wait_stream(torch.accelerator.current_stream())
-    with side:
-        host = x.to("cpu", non_blocking=True)
-    side.synchronize()
-    host.sum()
-
-
 def right_result_after_a_chain_of_torch_streams() -> None:
     x, side, last = torch.ones(1024, 1024, device="cuda"), *(torch.Stream(device="cuda") for _ in range(2))
     side.wait_stream(torch.accelerator.current_stream())
@@ -209,36 +180,6 @@ def right_pageable_memory() -> None:
     source.zero_()
     host.copy_(x, non_blocking=True)
     host.sum()
-
-
-def right_dropped_sources() -> None:
-    sleep()
-    for _ in range(50):
-        source = torch.ones(1024, 1024).pin_memory()
-        source.to("cuda", non_blocking=True)
-        del source
-
-
-def right_activations_on_the_host() -> None:
-    x = torch.ones(512, 512, device="cuda", requires_grad=True)
-    with torch.autograd.graph.save_on_cpu(pin_memory=True):
-        y = (x @ x).tanh().sum()
-    y.backward()  # type: ignore[no-untyped-call]
-
-
-def right_scaled_training() -> None:
-    model = torch.nn.Linear(64, 64, device="cuda")
-    optimizer, scaler = torch.optim.Adam(model.parameters()), torch.amp.GradScaler("cuda")
-    sources = [pinned(32, 64) for _ in range(2)]
-    for step in range(6):
-        with torch.autocast("cuda", torch.float16):
-            loss = model(sources[step % 2].to("cuda", non_blocking=True)).square().mean()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        optimizer.zero_grad()
-        loss.item()
-        sources[step % 2].fill_(step)
 
 
 RIGHT: tuple[Program, ...] = tuple(value for name, value in list(globals().items()) if name.startswith("right_"))

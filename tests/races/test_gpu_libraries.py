@@ -34,12 +34,6 @@ def timm(_: Path) -> None:
         nn.functional.cross_entropy(network(images), labels).backward()  # type: ignore[no-untyped-call]
 
 
-def geometric(_: Path) -> None:
-    of_geometric = pytest.importorskip("torch_geometric.loader")
-    for images, labels in of_geometric.PrefetchLoader(loader(), device=torch.device("cuda")):
-        (images.sum() + labels.sum()).item()
-
-
 def accelerate(_: Path) -> None:
     library = pytest.importorskip("accelerate")
     settings = library.utils.DataLoaderConfiguration(non_blocking=True)
@@ -130,7 +124,7 @@ def asynchronous_checkpoint(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "library", [timm, geometric, accelerate, lightning, transformers, offloaded_shards, asynchronous_checkpoint]
+    "library", [timm, accelerate, lightning, transformers, offloaded_shards, asynchronous_checkpoint]
 )
 def test_a_library_that_waits_rightly_is_left_alone(library: Library, tmp_path: Path) -> None:
     with Guard("collect") as guard:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.races.clocks import Stream, Ticket
-from pinprof.races.pending_copies import SWEEP, Access, Copy, Extent, PendingCopies
+from pinprof.races.pending_copies import SWEEP_AT_COPIES, Access, Copy, Extent, PendingCopies
 
 
 def memory(start: int, size: int) -> Extent:
@@ -61,12 +61,12 @@ def test_the_latest_of_the_copies_of_the_same_memory_on_a_stream_stands_for_all(
 
 def test_copies_of_memory_that_is_gone_do_not_gather() -> None:
     pending = PendingCopies()
-    for number in range(10 * SWEEP):
+    for number in range(10 * SWEEP_AT_COPIES):
         pending.add(copy(8 * number, 4, number, freed=True))
-    assert len(pending) < SWEEP
-    for number in range(2 * SWEEP):
+    assert len(pending) < SWEEP_AT_COPIES
+    for number in range(2 * SWEEP_AT_COPIES):
         pending.add(copy(8 * number, 4, number, freed=True, protected=False))
-    assert len(pending) >= 2 * SWEEP
+    assert len(pending) >= 2 * SWEEP_AT_COPIES
 
 
 @pytest.mark.parametrize(

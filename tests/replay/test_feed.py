@@ -14,9 +14,9 @@ from pinprof.replay import Replay
 from pinprof.replay.bound import feed_of
 from pinprof.rules.rule import Finding
 from pinprof.rules.savings import saving_of
-from pinprof.trace.info import Made, MadeLoader
-from pinprof.trace.run_log import RunLog
-from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
+from pinprof.trace.metadata.info import Made, MadeLoader
+from pinprof.trace.metadata.run_log import RunLog
+from pinprof.trace.metadata.sampled_stacks import HostFrame, HostProfile, HostStack
 
 MS = 1_000_000
 WORKERS, IN_PROCESS = ("_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter")

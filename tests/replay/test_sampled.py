@@ -11,8 +11,8 @@ from pinprof.prediction.graphs import GRAPH_LAUNCH_NS
 from pinprof.replay import Replay
 from pinprof.replay.calibration import FEWEST_OPTIMIZER_SAMPLES, runs_in_optimizers, sampled_ns
 from pinprof.trace import Trace
-from pinprof.trace.phases import OPTIMIZER, phase_of_calls
-from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY, HostProfile
+from pinprof.trace.spans.phases import OPTIMIZER, phase_of_calls
 
 WRAPPED = "train.py:9:main > torch/optim/optimizer.py:517:Optimizer.profile_hook_step.<locals>.wrapper"
 ADAM = f"{WRAPPED} > torch/optim/optimizer.py:81:_use_grad > torch/optim/adam.py:247:Adam.step > "

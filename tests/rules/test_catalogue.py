@@ -15,7 +15,7 @@ from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.explain import to_page
 from pinprof.rules import catalogue
 from pinprof.rules.rule import Rule
-from pinprof.rules.search import GUARDING, RULES, rule_of
+from pinprof.rules.search import RULE_OF_GUARDS, RULES, rule_of
 from pinprof.verdict.step_limits import LIMITS
 
 MADE_UP = """
@@ -45,7 +45,7 @@ RULE = Rule(
     code="...",
     safe_if="Nobody needs them.",
     near_miss="print()",
-    look=_steps,
+    search=_steps,
 )
 """
 
@@ -101,22 +101,22 @@ def test_each_limit_of_the_step_is_answered() -> None:
 
 def test_each_rule_that_is_about_time_answers_a_limit() -> None:
     """But for a recording that began cold: later steps do not have its cost."""
-    silent = {rule.id for rule in RULES if rule.look and not rule.answers and not rule.is_hazard}
+    silent = {rule.id for rule in RULES if rule.search and not rule.answers and not rule.is_hazard}
     assert silent == {"PIN304"}
 
 
 def test_what_looks_at_a_trace_rests_on_figures() -> None:
     """But for three: pinned memory, the program's own profiler and unread gradients stand in the trace as they are."""
-    assert {rule.id for rule in RULES if rule.look and not rule.rests_on} == {"PIN109", "PIN613", "PIN704"}
+    assert {rule.id for rule in RULES if rule.search and not rule.rests_on} == {"PIN109", "PIN613", "PIN704"}
 
 
 def test_what_no_trace_shows_is_a_hazard() -> None:
-    assert all(rule.is_hazard for rule in RULES if rule.look is None)
+    assert all(rule.is_hazard for rule in RULES if rule.search is None)
 
 
 def test_one_rule_is_for_waits_that_guard_a_copy() -> None:
     (rule,) = [rule for rule in RULES if rule.guards]
-    assert rule.id == GUARDING
+    assert rule.id == RULE_OF_GUARDS
 
 
 def test_each_rule_that_a_text_names_exists() -> None:

@@ -1,4 +1,4 @@
-"""Runs what each rule tells to write, by its very text: `code` gives what `before` gives, and is safe on bad input."""
+"""Runs the text that each rule says to write: `code` gives what `before` gives, and is safe on bad input."""
 
 import contextlib
 import gc
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,6 +93,14 @@ def without_waits(device: str) -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def gives_the_same(texts: Texts, device: str, result: str, case: int = 0, /, **names: Any) -> None:
+    """Assert that `code` gives what `before` gives, bit by bit, and makes the host wait for nothing."""
+    expected = texts.before(case, **names)[result]
+    with without_waits(device):
+        got = texts.code(case, **names)[result]
+    torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
 
 
 def late() -> None:
@@ -317,11 +326,7 @@ def decisions(texts: Texts, device: str, _folder: Path) -> None:
     )
     a, b = torch.randn(3, device=device), torch.randn(3, device=device)
     for score in (1.0, -1.0, math.nan):
-        names = {"a": a, "b": b, "score": torch.tensor(score, device=device)}
-        expected = texts.before(1, **names)["y"]
-        with without_waits(device):
-            got = texts.code(1, **names)["y"]
-        assert torch.equal(got, expected)
+        gives_the_same(texts, device, "y", 1, a=a, b=b, score=torch.tensor(score, device=device))
     loss = torch.tensor(1.0, device=device)
     texts.before(2, loss=loss)
     with without_waits(device):
@@ -392,21 +397,15 @@ def unique_values(texts: Texts, device: str, _folder: Path) -> None:
             names = texts.code(x=here)
         assert torch.equal(names["ordered"][names["first"]], expected)
     for wanted in (torch.tensor([3, 1]), torch.tensor([], dtype=torch.int64)):
-        names = {"x": torch.randint(5, (4, 6), device=device), "wanted": wanted.to(device)}
-        expected = texts.before(1, **names)["found"]
-        with without_waits(device):
-            got = texts.code(1, **names)["found"]
-        assert torch.equal(got, expected)
+        x = torch.randint(5, (4, 6), device=device)
+        gives_the_same(texts, device, "found", 1, x=x, wanted=wanted.to(device))
 
 
 @trial("PIN207")
 def repeats(texts: Texts, device: str, _folder: Path) -> None:
     for counts in ([1, 0, 3], [0, 0, 0]):
         names = {"x": torch.randn(3, 2, device=device), "repeats": torch.tensor(counts, device=device)}
-        expected = texts.before(**names)["y"]
-        with without_waits(device):
-            got = texts.code(**names, total=sum(counts))["y"]
-        assert torch.equal(got, expected)
+        gives_the_same(texts, device, "y", **names, total=sum(counts))
 
 
 @trial("PIN208")
@@ -428,16 +427,9 @@ def python_values(texts: Texts, device: str, _folder: Path) -> None:
     texts.before(values=values, batches=batches, device=device, train=expected.append)
     texts.code(values=values, batches=batches, device=device, train=got.append)
     assert same(got, expected)
-    wanted = texts.before(1, device=device)["half"]
-    with without_waits(device):
-        half = texts.code(1, device=device)["half"]
-    assert torch.equal(half, wanted)
-    assert half.dtype == wanted.dtype
-    wanted = texts.before(2, values=values, device=device)["weights"]
+    gives_the_same(texts, device, "half", 1, device=device)
     if device == "cuda":
-        with without_waits(device):
-            weights = texts.code(2, values=values, device=device)["weights"]
-        assert torch.equal(weights, wanted)
+        gives_the_same(texts, device, "weights", 2, values=values, device=device)
 
 
 @trial("PIN210", on_cpu=False)
@@ -540,10 +532,7 @@ def waits_within_ops(texts: Texts, device: str, _folder: Path) -> None:
     mask = torch.tensor([True, False, True], device=device)
     for value in (2.0, math.nan):
         names = {"x": torch.arange(3.0, device=device), "mask": mask, "value": torch.tensor(value, device=device)}
-        expected = texts.before(1, **names)["x"]
-        with without_waits(device):
-            got = texts.code(1, **names)["x"]
-        torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+        gives_the_same(texts, device, "x", 1, **names)
 
 
 @trial("PIN215")
@@ -570,14 +559,35 @@ def counts_of_steps(texts: Texts, device: str, _folder: Path) -> None:
             stepped(optimizer)
 
 
-def weights_after(texts: Texts, kind: str, device: str) -> list[torch.Tensor]:
-    """Return the weights of a small model after the text has trained it."""
+def perceptron() -> list[torch.nn.Module]:
+    return [torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2)]
+
+
+def convolutions() -> list[torch.nn.Module]:
+    return [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3)]
+
+
+MOMENTUM = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+
+
+def weights_after(
+    texts: Texts,
+    kind: str,
+    device: str,
+    case: int = 0,
+    *,
+    layers: Callable[[], list[torch.nn.Module]] = perceptron,
+    wrap: Callable[[torch.nn.Module], torch.nn.Module] = lambda model: model,
+    optimizer: Callable[..., torch.optim.Optimizer] = MOMENTUM,
+    count: int = 3,
+) -> list[torch.Tensor]:
+    """Return the weights of a small model after the text has trained it on some batches."""
     torch.manual_seed(3)
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2)).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(3)]
-    names = {"model": model, "optimizer": optimizer, "batches": batches, "loss_of": torch.nn.functional.mse_loss}
-    texts.run(kind, 0, names)
+    model = wrap(torch.nn.Sequential(*layers()).to(device))
+    shapes = ((4, 8), (4, 2)) if layers is not convolutions else ((4, 3, 8, 8), (4, 4, 4, 4))
+    pairs = [tuple(torch.randn(shape, device=device) for shape in shapes) for _ in range(count)]
+    names = {"model": model, "optimizer": optimizer(model.parameters()), "batches": pairs}
+    texts.run(kind, case, {**names, "micro_batches": pairs, "loss_of": torch.nn.functional.mse_loss})
     return [parameter.detach().clone() for parameter in model.parameters()]
 
 
@@ -793,20 +803,6 @@ def runs() -> list[Any]:
     return cases
 
 
-def trained_by(texts: Texts, kind: str, case: int, device: str, **options: Any) -> list[torch.Tensor]:
-    """Return the weights of a small model after six batches."""
-    torch.manual_seed(3)
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2)).to(device)
-    batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(6)]
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, **options)
-    texts.run(
-        kind,
-        case,
-        {"model": model, "batches": batches, "optimizer": optimizer, "loss_of": torch.nn.functional.mse_loss},
-    )
-    return [parameter.detach() for parameter in model.parameters()]
-
-
 def forget_what_was_compiled() -> None:
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()  # other tests ask whether anything was compiled
@@ -814,10 +810,12 @@ def forget_what_was_compiled() -> None:
 
 @trial("PIN601")
 def launched_at_once(texts: Texts, device: str, _folder: Path) -> None:
-    expected = trained_by(texts, "before", 0, device)
+    adam = partial(torch.optim.Adam, lr=0.01)
+    expected = weights_after(texts, "before", device, optimizer=adam, count=6)
     torch._dynamo.reset()
-    for case, options in ((0, {}), (1, {"fused": True, "capturable": True})) if device == "cuda" else ((0, {}),):
-        values = trained_by(texts, "code", case, device, **options)
+    capturable = partial(adam, fused=True, capturable=True)
+    for case, made in enumerate((adam, capturable) if device == "cuda" else (adam,)):
+        values = weights_after(texts, "code", device, case, optimizer=made, count=6)
         torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-5)
     forget_what_was_compiled()
 
@@ -837,56 +835,43 @@ def fused_optimizers(texts: Texts, device: str, _folder: Path) -> None:
     torch.testing.assert_close(*values)
 
 
+def handed_over(texts: Texts, kind: str, batches: Any, **names: Any) -> list[Any]:
+    """Return what the loop of a text gives to `train`."""
+    given: list[Any] = []
+    texts.run(kind, 0, {**names, "batches": batches, "train": lambda *values: given.append(values)})
+    return given
+
+
 @trial("PIN603")
 def python_once(texts: Texts, _device: str, _folder: Path) -> None:
-    seen: list[list[tuple[int, float]]] = []
-    for kind in ("before", "code"):
-        values: list[tuple[int, float]] = []
-        keep = values.append
-        texts.run(
-            kind,
-            0,
-            {"batches": range(3), "math": math, "train": lambda batch, weights, keep=keep: keep((batch, sum(weights)))},
-        )
-        seen.append(values)
-    assert len(seen[0]) == 3
-    assert seen[0] == seen[1]
+    before, code = (handed_over(texts, kind, range(3), math=math) for kind in ("before", "code"))
+    assert len(before) == 3
+    assert before == code
 
 
 @trial("PIN608")
 def collecting_by_hand(texts: Texts, _device: str, _folder: Path) -> None:
-    seen: list[list[int]] = []
-    for kind in ("before", "code"):
-        values: list[int] = []
-        texts.run(kind, 0, {"batches": range(250), "train": values.append})
-        seen.append(values)
+    before, code = (handed_over(texts, kind, range(250)) for kind in ("before", "code"))
     assert gc.isenabled()
-    assert seen[0] == seen[1] == list(range(250))
+    assert before == code == [(number,) for number in range(250)]
 
 
 @trial("PIN609")
 def no_more_threads_than_cores(texts: Texts, _device: str, _folder: Path) -> None:
-    threads, seen = torch.get_num_threads(), []
-    for kind in ("before", "code"):
-        values: list[int] = []
-        texts.run(kind, 0, {"batches": range(3), "train": values.append})
-        seen.append((values, torch.get_num_threads() <= (os.cpu_count() or 1)))
-        torch.set_num_threads(64)
+    threads = torch.get_num_threads()
+    before = handed_over(texts, "before", range(3))
+    torch.set_num_threads(64)
+    assert handed_over(texts, "code", range(3)) == before
+    assert torch.get_num_threads() <= (os.cpu_count() or 1)
     torch.set_num_threads(threads)
-    assert seen[1] == (seen[0][0], True)
 
 
 @trial("PIN604")
 def ops_on_the_gpu(texts: Texts, device: str, _folder: Path) -> None:
-    scores, seen = torch.randn(100), []
-    for kind in ("before", "code"):
-        values: list[torch.Tensor] = []
-        keep = values.append
-        names = {"batches": range(3), "scores": scores, "device": device}
-        texts.run(kind, 0, {**names, "train": lambda _, order, keep=keep: keep(order)})
-        assert all(order.device.type == (device if kind == "code" else "cpu") for order in values)
-        seen.append([order.cpu() for order in values])
-    assert same(*seen)
+    names = {"scores": torch.randn(100), "device": device}
+    before, code = ([order for _, order in handed_over(texts, kind, range(3), **names)] for kind in ("before", "code"))
+    assert {order.device.type for order in code} == {device}
+    assert same([order.cpu() for order in code], before)
 
 
 @trial("PIN605")
@@ -968,6 +953,18 @@ def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
     assert float(gradients[0].norm()) == pytest.approx(1.0, rel=1e-3)
 
 
+@contextlib.contextmanager
+def job_of_one(device: str) -> Iterator[Any]:
+    """Run a job of one process, and give torch.distributed."""
+    distributed = import_module("torch.distributed")
+    backend = "gloo" if device == "cpu" else "nccl"
+    distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        yield distributed
+    finally:
+        distributed.destroy_process_group()
+
+
 def unchanged(bucket: Any, count: list[int]) -> torch.futures.Future[torch.Tensor]:
     """Note a bucket, and give back what it holds, as a job of one process adds it up."""
     count.append(bucket.index())
@@ -978,27 +975,36 @@ def unchanged(bucket: Any, count: list[int]) -> torch.futures.Future[torch.Tenso
 
 @trial("PIN707")
 def reduced_once(texts: Texts, device: str, _folder: Path) -> None:
-    """A job of one process, whose hook counts what is reduced."""
-    backend, distributed = "gloo" if device == "cpu" else "nccl", import_module("torch.distributed")
-    distributed.init_process_group(backend, store=distributed.HashStore(), rank=0, world_size=1)
+    """The hook of a job of one process counts what is reduced."""
     weights, reduced = [], []
-    try:
+    with job_of_one(device):
         for kind in ("before", "code"):
-            torch.manual_seed(3)
             count: list[int] = []
 
-            model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 2).to(device))
-            model.register_comm_hook(count, lambda count, bucket: unchanged(bucket, count))
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(3)]
-            names = {"model": model, "optimizer": optimizer, "micro_batches": batches}
-            texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
-            weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+            def hooked(model: torch.nn.Module, count: list[int] = count) -> torch.nn.Module:
+                parallel = torch.nn.parallel.DistributedDataParallel(model)
+                parallel.register_comm_hook(count, lambda count, bucket: unchanged(bucket, count))
+                return parallel
+
+            weights.append(weights_after(texts, kind, device, wrap=hooked))
             reduced.append(len(count))
-    finally:
-        distributed.destroy_process_group()
     assert reduced == [3, 1]
     torch.testing.assert_close(*weights)
+
+
+@trial("PIN708")
+def reduced_together(texts: Texts, device: str, _folder: Path) -> None:
+    """In a job of one process, what is reduced stays as it is."""
+    results: list[list[torch.Tensor]] = []
+    with job_of_one(device) as distributed:
+        for kind in ("before", "code"):
+            torch.manual_seed(3)
+            model, x = torch.nn.Sequential(*perceptron()).to(device), torch.ones(4, 8, device=device)
+            model(x).square().sum().backward()
+            texts.run(kind, 0, {"model": model, "dist": distributed})
+            gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+            results.append([*gradients, texts.run(kind, 1, {"model": model})["model"](x).detach()])
+    assert same(*results)
 
 
 @trial("PIN701")
@@ -1019,20 +1025,16 @@ def with_tf32(texts: Texts, device: str, _folder: Path) -> None:
 def channels_last(texts: Texts, device: str, _folder: Path) -> None:
     values = []
     for kind in ("before", "code"):
-        torch.manual_seed(3)
-        layers = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3)
-        model = torch.nn.Sequential(*layers).to(device)
         outputs: list[torch.Tensor] = []
-        model[3].register_forward_hook(lambda _module, _inputs, output, outputs=outputs: outputs.append(output))
-        batches = [(torch.randn(4, 3, 8, 8, device=device), torch.randn(4, 4, 4, 4, device=device)) for _ in range(3)]
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        names = {"model": model, "batches": batches, "optimizer": optimizer}
-        texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
-        is_last = kind == "code"
-        assert all(output.is_contiguous(memory_format=torch.channels_last) == is_last for output in outputs)
-        values.append([parameter.detach() for parameter in model.parameters()])
+
+        def watched(model: Any, outputs: list[torch.Tensor] = outputs) -> torch.nn.Module:
+            model[3].register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+            return model
+
+        values.append(weights_after(texts, kind, device, layers=convolutions, wrap=watched))
+        assert all(one.is_contiguous(memory_format=torch.channels_last) == (kind == "code") for one in outputs)
     for one, other in zip(*values, strict=True):
-        torch.testing.assert_close(one.contiguous(), other, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(one.contiguous(), other.contiguous(), rtol=1e-3, atol=1e-4)
 
 
 @trial("PIN703")
@@ -1053,18 +1055,12 @@ def distances(texts: Texts, device: str, _folder: Path) -> None:
 def tried_convolutions(texts: Texts, device: str, _folder: Path) -> None:
     values = []
     for kind in ("before", "code"):
-        torch.manual_seed(3)
-        model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 3)).to(device)
-        batches = [(torch.randn(4, 3, 8, 8, device=device), torch.randn(4, 4, 4, 4, device=device)) for _ in range(3)]
-        names = {"model": model, "batches": batches, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1)}
         try:
-            texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss, "torch": torch})
+            values.append(weights_after(texts, kind, device, layers=convolutions))
             assert torch.backends.cudnn.benchmark is (kind == "code")
         finally:
             torch.backends.cudnn.benchmark = False
-        values.append([parameter.detach() for parameter in model.parameters()])
-    for one, other in zip(*values, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(*values, rtol=1e-3, atol=1e-4)
 
 
 def test_the_texts_of_every_rule_are_run() -> None:

@@ -13,16 +13,16 @@ from recordings import TRACES, analysis_of
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 from trace_parts import Scene, all_of, event, kernel, op, scene_of
 
-from pinprof.analyses.host_samples import CalledLine, CodeKind, HostSums, LibraryCall, measure_host
+from pinprof.analyses.host_samples import CalledLine, HostSums, LibraryCall, measure_host
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.finding_views import to_do
 from pinprof.report.trace.json import traces_to_json
-from pinprof.rules.catalogue.pin603_python_code import NOT_KNOWN, NOT_SEEN
-from pinprof.rules.rule import Findings
+from pinprof.rules.catalogue.pin603_python_code import CODE_NOT_SEEN, NO_REMEDY_KNOWN
+from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import RULES, find
 from pinprof.trace import Trace
 from pinprof.trace.lines import PauseCode, Place
-from pinprof.trace.run_log import CompilerNote, RunLog
+from pinprof.trace.metadata.run_log import CompilerNote, RunLog
 
 STEPS = 4
 
@@ -490,23 +490,27 @@ def copying_in_a_loop(builder: TraceBuilder, start: float, *, size: int) -> None
         builder.copy("HtoD (Pinned -> Device)", copied + 2, 2, launch=copied, size=size)
 
 
+def python_of(trace: Trace, *lines: CalledLine, **kinds: int) -> list[Finding]:
+    """Return what is found of Python where 100 samples are of these kinds, and called by these lines."""
+    of_kinds: Any = tuple(kinds.items())
+    host = HostSums(100, 0, STEPS, 1.0, of_kinds, lines, (), ())
+    return [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
+
+
 @pytest.mark.parametrize(
     ("scene", "samples", "advice"),
     [
-        (pausing, 90, NOT_KNOWN),
-        (pausing, 60, NOT_KNOWN),
-        (pausing, 9, NOT_SEEN),  # no line takes long
+        (pausing, 90, NO_REMEDY_KNOWN),
+        (pausing, 60, NO_REMEDY_KNOWN),
+        (pausing, 9, CODE_NOT_SEEN),  # no line takes long
         (partial(copying_in_a_loop, size=4000), 90, "Pack the many small copies of the step into one"),
-        (partial(copying_in_a_loop, size=4_000_000), 90, NOT_KNOWN),
+        (partial(copying_in_a_loop, size=4_000_000), 90, NO_REMEDY_KNOWN),
     ],
 )
 def test_what_a_sampled_line_launches_is_not_advised_to_be_left_out(scene: Scene, samples: int, advice: str) -> None:
     """A call in C is sampled as the line that makes it, so its Python may be the ops that the step needs."""
-    trace = read(scene)
     line = CalledLine("train.py", 7, "main", (("user", samples),))
-    kinds: tuple[tuple[CodeKind, int], ...] = (("user", samples), ("torch", 100 - samples))
-    host = HostSums(100, 0, STEPS, 1.0, kinds, (line,), (), ())
-    (finding,) = (finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603")
+    (finding,) = python_of(read(scene), line, user=samples, torch=100 - samples)
     assert finding.fix.startswith(advice)
 
 
@@ -517,13 +521,10 @@ def test_memory_that_is_freed_where_a_loader_is_asked_is_no_python(line: str, *,
         all_of(small_kernels),
         event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1, 3),
     )
-    trace = read(scene)
     source = tmp_path / "train.py"
     source.write_text(line)
     called = CalledLine(str(source), 1, "main", (("user", 60),))
-    host = HostSums(100, 0, STEPS, 1.0, (("user", 60), ("torch", 40)), (called,), (), ())
-    findings = find(replace(measure(trace), host=host), trace)
-    assert ("PIN603" in [finding.rule.id for finding in findings]) is told
+    assert bool(python_of(read(scene), called, user=60, torch=40)) is told
 
 
 def calling(builder: TraceBuilder, start: float, *, inner: tuple[str, ...]) -> None:
@@ -540,8 +541,8 @@ PACKAGES = "/opt/lib/python3.12/site-packages"
 @pytest.mark.parametrize(
     ("inner", "where", "advice"),
     [
-        ((), "559 µs of 559 µs in main()", NOT_KNOWN),
-        (("train.py(90): weights",), "380 µs of 559 µs in weights()", NOT_KNOWN),
+        ((), "559 µs of 559 µs in main()", NO_REMEDY_KNOWN),
+        (("train.py(90): weights",), "380 µs of 559 µs in weights()", NO_REMEDY_KNOWN),
         (
             (
                 f"{PACKAGES}/transformers/a.py(1): floating_point_ops",
@@ -553,7 +554,7 @@ PACKAGES = "/opt/lib/python3.12/site-packages"
         ((f"{PACKAGES}/tqdm/std.py(1): refresh",), "in main(), in tqdm refresh", "Update the progress bar less often"),
         (("logging/__init__.py(1): info",), "in main(), in logging info", "Log every N steps."),
         (("torch/optim/adam.py(1): _init_group",), "in torch _init_group", "torch.compile of optimizer.step"),
-        ((f"{PACKAGES}/lightning/loop.py(1): advance",), "in lightning advance", NOT_KNOWN),
+        ((f"{PACKAGES}/lightning/loop.py(1): advance",), "in lightning advance", NO_REMEDY_KNOWN),
     ],
 )
 def test_a_pause_names_the_code_that_runs_in_it(inner: tuple[str, ...], where: str, advice: str) -> None:
@@ -582,11 +583,9 @@ def test_without_functions_and_samples_the_advice_says_how_to_get_them() -> None
 
 @pytest.mark.parametrize(("imports", "told"), [(0, True), (90, False)])
 def test_a_sampled_line_names_the_library_but_for_imports(imports: int, told: bool) -> None:
-    trace = read(small_kernels)
     call = LibraryCall("tqdm", "refresh", "format_meter")
     line = CalledLine("train.py", 7, "main", (("library", 90),), ((call, 90 - imports),), imports)
-    host = HostSums(100, 0, STEPS, 1.0, (("library", 90), ("torch", 10)), (line,), (), ())
-    findings = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
+    findings = python_of(read(small_kernels), line, library=90, torch=10)
     texts = [(finding.evidence.text, finding.fix) for finding in findings]
     where = (
         "without the profiler it is in Python for 90 % of the step: 90 % at train.py:7 in tqdm refresh → format_meter"
@@ -596,6 +595,13 @@ def test_a_sampled_line_names_the_library_but_for_imports(imports: int, told: bo
         if told
         else []
     )
+
+
+def test_a_line_that_takes_little_of_the_python_gets_no_advice() -> None:
+    call = LibraryCall("tqdm", "refresh", "format_meter")
+    lines = [CalledLine("train.py", line, "main", (("library", 15),), ((call, 15),)) for line in range(1, 7)]
+    (finding,) = python_of(read(small_kernels), *lines, library=90, torch=10)
+    assert finding.fix == NO_REMEDY_KNOWN
 
 
 def reading_in_a_library(builder: TraceBuilder, start: float, *, stack: tuple[str, ...]) -> None:
@@ -624,26 +630,22 @@ def test_samples_of_a_librarys_line_that_waits_are_waits(read_at: int, told: boo
     [((40, 25, 25), "in json dumps"), ((60, 15, 15), "in json dumps → a"), ((30, 0, 0), "train.py:7")],
 )
 def test_the_samples_of_a_librarys_function_count_together(counts: tuple[int, ...], named: str) -> None:
-    trace = read(small_kernels)
     libraries = tuple((LibraryCall("json", "dumps", inner), count) for inner, count in zip("abc", counts, strict=True))
     line = CalledLine("train.py", 7, "main", (("library", 90),), libraries)
-    host = HostSums(100, 0, STEPS, 1.0, (("library", 90), ("torch", 10)), (line,), (), ())
-    (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
+    (finding,) = python_of(read(small_kernels), line, library=90, torch=10)
     assert finding.evidence.text.endswith(named)
 
 
 def test_functions_that_share_a_librarys_time_are_named() -> None:
     """What torch does for the library without a launch is Python, too; phases and small parts are not named."""
-    trace = read(small_kernels)
     libraries = tuple((LibraryCall("transformers", "Trainer.train", inner), 30) for inner in "abc")
     parts = (("Trainer.floating_point_ops", 50), ("Module.zero_grad", 31), ("forward", 9), ("Trainer.log", 4))
     line = CalledLine("train.py", 7, "main", (("torch", 80), ("library", 10)), libraries, parts=parts, bookkeeping=80)
-    host = HostSums(100, 0, STEPS, 1.0, (("library", 10), ("torch", 90)), (line,), (), ())
-    (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
+    (finding,) = python_of(read(small_kernels), line, library=10, torch=90)
     assert finding.evidence.text.endswith(
         "90 % at train.py:7 in transformers Trainer.train (Trainer.floating_point_ops, Module.zero_grad)"
     )
-    assert finding.fix.startswith("Its result is the same in each step of most programs")
+    assert finding.fix.startswith("What it returns is the same in each step of most programs")
 
 
 def test_the_report_tells_how_kernels_are_launched() -> None:
@@ -894,4 +896,4 @@ def test_torchs_own_python_in_the_optimizer_is_at_the_line_that_calls_it(scene: 
     (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
     assert finding.evidence.line == line
     assert ("392 µs of it within the optimizer, which is torch's own code" in finding.evidence.text) is bool(line)
-    assert finding.fix == (NOT_KNOWN if finding.evidence.line == 9 else NOT_SEEN)
+    assert finding.fix == (NO_REMEDY_KNOWN if finding.evidence.line == 9 else CODE_NOT_SEEN)

@@ -88,13 +88,6 @@ def test_a_recording_that_was_cut_off_keeps_its_whole_events(share: float) -> No
     assert events[-2:] == [ADDED, ADDED]
 
 
-def test_a_packed_file_that_was_cut_off_is_closed() -> None:
-    data = RECORDED[0].read_bytes()
-    text, cut = put_into(data[: len(data) // 2])
-    assert cut
-    assert json.loads(text)["traceEvents"][-1] == ADDED
-
-
 def test_an_event_that_is_no_json_stays_as_it_is() -> None:
     text, cut = put_into(b'{"traceEvents": [{"ph": "X", "name": "a"}, {"ph": "X", "name": "C:\\dir"}]}')
     assert not cut

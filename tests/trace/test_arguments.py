@@ -17,14 +17,14 @@ from trace_builder import SIDE, TraceBuilder
 from pinprof.errors import TraceError
 from pinprof.trace import read_trace
 from pinprof.trace.reader.arguments import look_up
-from pinprof.trace.reader.rows import TABLES
+from pinprof.trace.reader.rows import TABLE_CATEGORIES
 from pinprof.trace.tables import Trace
 
 Told = dict[tuple[str, int], Any]
 
 
 def all_rows(trace: Trace) -> dict[str, np.ndarray]:
-    return {table: np.ones(len(getattr(trace, table)), bool) for table in TABLES}
+    return {table: np.ones(len(getattr(trace, table)), bool) for table in TABLE_CATEGORIES}
 
 
 def one_by_one(trace: Trace, wanted: dict[str, np.ndarray]) -> Iterator[tuple[tuple[str, int], bytes]]:

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from recordings import OF_OTHERS, TRACES, WORKLOADS, each_recording
 
 from pinprof.errors import TraceError
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.assemble import assemble
 from pinprof.trace.files import open_trace
 from pinprof.trace.reader import blocks
 from pinprof.trace.reader import read as reader
+from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.events import Event
 from pinprof.trace.reader.rows import ReadOptions
 from pinprof.trace.reader.unpack import Unpacked
@@ -57,7 +56,7 @@ def in_one_piece(path: Path) -> Trace:
         content = Unpacked(stream)
         data = b"".join(content)
     read = reader._read_whole(data, ReadOptions(), content.lost)
-    return assemble(str(path), read.metadata, read.parts, read.shared, read.cut)
+    return assemble(str(path), read)
 
 
 def in_blocks(path: Path) -> Trace:
@@ -182,35 +181,6 @@ def test_escapes_are_read(tmp_path: Path, order: Sequence[str]) -> None:
     trace = in_blocks(path)
     assert_same(trace, in_one_piece(path))
     assert {trace.gpu.names[code] for code in trace.gpu.name} == {event["name"] for event in events}
-
-
-def test_events_of_several_programs_are_read_in_one_file(tmp_path: Path) -> None:
-    written = {"traceEvents": [json.loads(KERNEL), json.loads(OP)] * 10}
-    texts = [json.dumps(in_order(written, order)["traceEvents"])[1:-1] for order in ORDERS.values()]
-    path = tmp_path / "trace.json"
-    path.write_text(f'{{"traceEvents": [{", ".join(texts)}]}}')
-    assert_same(in_blocks(path), in_one_piece(path))
-
-
-def test_the_first_event_of_a_block_may_have_another_order(tmp_path: Path) -> None:
-    event = json.loads(KERNEL)
-    other = {"stream": 9, "name": "other", **event}
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps([other, *[event] * 20]))
-    trace = in_blocks(path)
-    assert len(trace.gpu) == 21
-    assert_same(trace, in_one_piece(path))
-
-
-def test_events_of_any_order_are_read(tmp_path: Path) -> None:
-    keys = ORDERS["as torch"]
-    event = json.loads(KERNEL)
-    events = [{key: event[key] for key in order} for order, _ in zip(permutations(keys), range(200), strict=False)]
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps(events))
-    trace = in_blocks(path)
-    assert len(trace.gpu) == 200
-    assert_same(trace, in_one_piece(path))
 
 
 EVENTS_WITHIN = [{"name": "x"}, {"ph": "X", "args": {}}, json.loads(KERNEL), json.loads(KERNEL), {"x": [{}, {}]}]

@@ -108,29 +108,22 @@ def test_the_line_is_that_of_the_call_in_the_users_code(program: Path) -> None:
     assert place(called_from(*functions, BACKWARD), program) == ("train.py", 6, "train")
 
 
-def test_a_file_whose_functions_moved_is_not_the_one_that_ran(program: Path) -> None:
+@pytest.mark.parametrize(
+    ("other", "line"),
+    [
+        ("train.py(11): load", None),  # in the source on line 12
+        ("train.py(3): evaluate", None),  # not in the source
+        ("train.py(4): <lambda>", None),
+        ("other.py(3): evaluate", 7),
+        ("other.py(4): <lambda>", 7),
+    ],
+)
+def test_a_file_that_lacks_a_recorded_function_is_not_the_one_that_ran(
+    program: Path, other: str, line: int | None
+) -> None:
     builder = called_from("train.py(3): train", ITEM)
-    builder.function("train.py(11): load", 250, 10)  # in the source on line 12
-    assert place(builder, program) == ("train.py", None, "train")
-
-
-def test_a_function_that_the_file_does_not_have_spoils_it(program: Path) -> None:
-    builder = called_from("train.py(3): train", ITEM)
-    builder.function("train.py(3): evaluate", 250, 10)
-    assert place(builder, program) == ("train.py", None, "train")
-
-
-def test_functions_of_other_files_do_not_spoil_it(program: Path) -> None:
-    builder = called_from("train.py(3): train", ITEM)
-    builder.function("other.py(3): evaluate", 250, 10)
-    builder.function("other.py(4): <lambda>", 250, 10)
-    assert place(builder, program) == ("train.py", 7, "train")
-
-
-def test_a_lambda_on_a_line_without_one_spoils_it(program: Path) -> None:
-    builder = called_from("train.py(3): train", ITEM)
-    builder.function("train.py(4): <lambda>", 250, 10)
-    assert place(builder, program) == ("train.py", None, "train")
+    builder.function(other, 250, 10)
+    assert place(builder, program) == ("train.py", line, "train")
 
 
 def in_backward(*functions: str, start: float = 100, end: float = 200) -> TraceBuilder:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from recordings import CORPUS, OF_OTHERS, WORKLOADS, each_recording, trace_of
 
-from pinprof.trace.tables import CATEGORIES, DIRECTIONS, HOST_MEMORIES, KERNEL, MEMCPY, NONE
+from pinprof.trace.tables import DIRECTIONS, GPU_CATEGORIES, HOST_MEMORIES, KERNEL, MEMCPY, NONE
 
 NO_TRACES = sorted(CORPUS.glob("not_a_trace_*.json.gz"))
 
@@ -78,11 +78,11 @@ def test_times_names_and_ids_of_gpu_work_are_those_of_the_text(path: Path) -> No
     rows = zip(*(column.tolist() for column in columns), map(gpu.name_of, range(len(gpu))), strict=True)
     expected = []
     for event in raw(path):
-        if event.get("cat") in CATEGORIES:
+        if event.get("cat") in GPU_CATEGORIES:
             args = event["args"]
             start, duration = in_ns(event["ts"]), in_ns(event["dur"])
             ids = [int(str(args.get(key, NONE)), 0) for key in ("device", "stream", "correlation", "bytes")]
-            expected.append((start, start + duration, CATEGORIES.index(event["cat"]), *ids, event["name"]))
+            expected.append((start, start + duration, GPU_CATEGORIES.index(event["cat"]), *ids, event["name"]))
     assert sorted(rows) == sorted(expected)
 
 

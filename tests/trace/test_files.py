@@ -161,6 +161,8 @@ def test_a_file_is_opened_as_it_is(folder: Path) -> None:
 def test_what_cannot_be_opened_says_why(folder: Path) -> None:
     assert opening("none.json") == "no such file"
     assert opening(str(folder)) == "is a folder; name the trace files in it"
+    (folder / "file").write_text("")
+    assert "cannot be read" in opening(str(folder / "file" / "trace.json"))
     assert "cannot be read (File name too long)" in opening("x" * 5000)
     assert "is not a valid file name" in opening("\0")
     (listener := socket.socket(socket.AF_UNIX)).bind("socket.json")

@@ -9,7 +9,7 @@ import pytest
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
 from pinprof.trace import read_trace
-from pinprof.trace.assemble import MOST_BYTES
+from pinprof.trace.reader.assemble import MAX_COPY_BYTES
 from pinprof.trace.tables import HOST_DEVICE, NONE
 
 MIB = 1 << 20
@@ -68,7 +68,7 @@ def test_is_found_in_a_file_that_was_cut_off_or_is_broken(tmp_path: Path) -> Non
         ({"Total Allocated": str(3 * MIB)}, True),
         ({"Total Allocated": None}, False),
         ({"Total Allocated": -5}, False),
-        ({"Total Allocated": MOST_BYTES + 1}, False),
+        ({"Total Allocated": MAX_COPY_BYTES + 1}, False),
         ({"Device Id": 1 << 40}, False),
     ],
 )

@@ -13,7 +13,7 @@ import fsspec
 import pytest
 
 from pinprof.errors import TraceError
-from pinprof.trace import files, read_trace, remote
+from pinprof.trace import files, read_trace
 from pinprof.trace.files import trace_files
 
 SMALL = b'{"traceEvents": [{"ph": "X", "cat": "Trace", "name": "x", "ts": 1, "dur": 1}]}'
@@ -97,7 +97,7 @@ class Server(BaseHTTPRequestHandler):
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Return the address of the server."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(remote, "MAX_SILENCE_S", 0.5)
+    monkeypatch.setattr(files, "MAX_SILENCE_S", 0.5)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -185,6 +185,7 @@ def test_a_folder_on_the_web_is_what_its_page_lists(web: str) -> None:
     assert trace_files(f"{web}/run/") == [f"{web}/run/r2.json.gz", f"{web}/run/r10.json"]
     assert trace_files(f"{web}/run/*.json") == [f"{web}/run/r10.json"]
     assert trace_files(f"{web}/run") == [f"{web}/run"]
+    assert trace_files(f"{web}/none.json?sig=[*") == [f"{web}/none.json?sig=[*"]
 
 
 @pytest.mark.slow
@@ -212,7 +213,7 @@ def test_a_web_server_that_fails_is_one_line_without_secrets(web: str, path: str
 
 
 def test_an_answer_without_an_end_is_read_up_to_a_limit(web: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MOST_BYTES", 1 << 22)
+    monkeypatch.setattr(files, "MAX_STREAM_BYTES", 1 << 22)
     assert "is longer than 0 GiB; save it to a file first" in error_of(f"{web}/chunks.json?sig=secret")
 
 

@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.capture.window.trace_file import store
 from pinprof.trace import read_trace
-from pinprof.trace.run_log import RUN_KEY, IrregularWork, RunLog, run_of_metadata
+from pinprof.trace.metadata.run_log import RUN_KEY, IrregularWork, RunLog, run_of_metadata
 
 LOG = RunLog(1, (("plain", 2),), (3, 4), (0, 0), (1, 0), (0, 5), 6, work=(IrregularWork(1, "checkpoint", 2),))
 

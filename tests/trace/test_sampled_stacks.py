@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.host_samples import measure_host
-from pinprof.trace.sampled_stacks import (
-    DEEPEST,
+from pinprof.trace.metadata.sampled_stacks import (
     HOST_KEY,
-    MOST_STACKS,
+    MAX_KEPT_FRAMES,
+    MAX_KEPT_STACKS,
     HostFrame,
     HostProfile,
     HostStack,
@@ -75,8 +75,8 @@ def test_a_record_may_say_why_there_are_no_samples() -> None:
         {"stacks": [{"frames": [0, -1], "count": 3}]},
         {"stacks": [{"frames": [], "count": 3}]},
         {"stacks": [{"frames": [0], "count": 0}], "samples": 1},
-        {"stacks": [{"frames": [0] * (DEEPEST + 1), "count": 3}]},
-        {"stacks": [{"frames": [0], "count": 1}] * (MOST_STACKS + 1), "samples": MOST_STACKS + 2},
+        {"stacks": [{"frames": [0] * (MAX_KEPT_FRAMES + 1), "count": 3}]},
+        {"stacks": [{"frames": [0], "count": 1}] * (MAX_KEPT_STACKS + 1), "samples": MAX_KEPT_STACKS + 2},
         {"stacks": [{"frames": [0], "count": 10**30}], "samples": 10**30 + 1},
     ],
 )

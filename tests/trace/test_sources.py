@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.trace.info import Made
+from pinprof.trace.metadata.info import Made
 from pinprof.trace.sources import EDITED_AFTER_S, MAX_BYTES, Sources
 
 RECORDED = 1_700_000_000

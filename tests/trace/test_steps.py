@@ -8,7 +8,7 @@ from trace_builder import AUTOGRAD, COMPUTE, LAUNCH_US, MAIN, TraceBuilder, with
 
 from pinprof.report.timeline.steps import step_names
 from pinprof.trace import Trace
-from pinprof.trace.steps import is_serving
+from pinprof.trace.spans.steps import is_serving
 from pinprof.trace.tables import NONE
 
 BASE_US = 1000
@@ -402,27 +402,25 @@ def test_each_batch_of_a_loader_is_a_step(builder: TraceBuilder) -> None:
     assert builder.read().steps.source in {"annotation", "repetition"}
 
 
-def test_layers_of_a_backward_pass_are_no_steps_nor_are_those_without_one(builder: TraceBuilder) -> None:
+@pytest.mark.parametrize(
+    ("backward_at", "annotated", "optimizers", "source"),
+    [
+        (95, True, 0, "whole_trace"),  # layers of a backward pass: none has a forward pass
+        (155, False, 0, "repetition"),  # a forward and a backward pass are a step
+        (155, False, 1, "whole_trace"),  # micro-batches of one step of an optimizer
+    ],
+)
+def test_a_step_of_a_training_has_a_forward_a_backward_pass_and_an_optimizer(
+    builder: TraceBuilder, *, backward_at: int, annotated: bool, optimizers: int, source: str
+) -> None:
     blocks(builder)
+    for _ in range(optimizers):
+        builder.event("user_annotation", "Optimizer.step#Adam.step", 5 * STEP_US + 900, 50)
     for number in range(6):
-        builder.event("user_annotation", "run", number * STEP_US + 90, 850)
-        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + 95, 800)
-    assert builder.read().steps.source == "whole_trace"
-
-
-def test_a_forward_and_a_backward_pass_are_a_step(builder: TraceBuilder) -> None:
-    blocks(builder)
-    for number in range(6):
-        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + 155, 800)
-    assert builder.read().steps.source == "repetition"
-
-
-def test_micro_batches_of_one_optimizer_step_are_no_steps(builder: TraceBuilder) -> None:
-    blocks(builder)
-    builder.event("user_annotation", "Optimizer.step#Adam.step", 5 * STEP_US + 900, 50)
-    for number in range(6):
-        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + 155, 800)
-    assert builder.read().steps.source == "whole_trace"
+        if annotated:
+            builder.event("user_annotation", "run", number * STEP_US + 90, 850)
+        builder.op("autograd::engine::evaluate_function: MmBackward0", number * STEP_US + backward_at, 800)
+    assert builder.read().steps.source == source
 
 
 @pytest.mark.parametrize(

@@ -79,22 +79,23 @@ def test_no_line_is_certain_where_another_could_be_it(lines: tuple[str, ...]) ->
     assert item_line(body(*lines)) is None
 
 
-def test_a_function_that_is_called_by_its_name_has_its_line() -> None:
-    assert call_line(body("pass", "synchronize()"), "f", 1, "synchronize", of_object=False) == 3
-    assert call_line(body("pass", "torch.cuda.synchronize()"), "f", 1, "synchronize", of_object=False) == 3
-
-
 @pytest.mark.parametrize(
-    "line",
-    ["run(synchronize)", "wait = synchronize", "from torch.cuda import synchronize as wait", "import synchronize as a"],
+    ("lines", "expected"),
+    [
+        (("pass", "synchronize()"), 3),
+        (("pass", "torch.cuda.synchronize()"), 3),
+        (("from torch.cuda import synchronize", "synchronize()"), 3),
+        *(
+            ((other_name, "wait()", "synchronize()"), None)
+            for other_name in ("run(synchronize)", "wait = synchronize", "import synchronize as a")
+        ),
+        (("from torch.cuda import synchronize as wait", "wait()", "synchronize()"), None),
+    ],
 )
-def test_a_function_that_also_goes_by_another_name_has_none(line: str) -> None:
-    assert call_line(body(line, "wait()", "synchronize()"), "f", 1, "synchronize", of_object=False) is None
-
-
-def test_a_function_that_is_imported_under_its_own_name_has_its_line() -> None:
-    source = body("from torch.cuda import synchronize", "synchronize()")
-    assert call_line(source, "f", 1, "synchronize", of_object=False) == 3
+def test_a_function_has_its_line_unless_it_also_goes_by_another_name(
+    lines: tuple[str, ...], expected: int | None
+) -> None:
+    assert call_line(body(*lines), "f", 1, "synchronize", of_object=False) == expected
 
 
 @pytest.mark.parametrize("name", ["__init__", "__enter__", "__call__", "__next__", "__getattr__"])

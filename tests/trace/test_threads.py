@@ -42,61 +42,46 @@ def test_the_thread_that_marks_the_steps_is_main_and_others_are_told_by_their_op
     assert roles(builder) == {MAIN: "main", **others}
 
 
-def test_without_steps_the_busiest_thread_is_main() -> None:
+Event = tuple[str, str, float, float, int]
+"""Category, name, start, duration and thread."""
+MM = ("cpu_op", "aten::mm", 0, 1)
+BACKWARDS = [("cpu_op", BACKWARD, 10 + time, 1, AUTOGRAD) for time in range(20)]
+LAUNCHES = [("cuda_runtime", "cudaLaunchKernel", 10 + time, 0.5, AUTOGRAD) for time in range(20)]
+STEP = ("user_annotation", "ProfilerStep#1", 0, 100, MAIN)
+REDUCTIONS = [("user_annotation", "nccl:all_reduce", 10 * time, 5, OTHER) for time in range(5)]
+OVERHEADS = [("overhead", "Activity Buffer Request", time, 0.5, 0) for time in range(20)]
+MAIN_THREADS: dict[str, tuple[list[Event], dict[int, str]]] = {
+    "the busiest, without steps": (
+        [(*MM, OTHER), (*MM, MAIN), ("cuda_runtime", "cudaLaunchKernel", 4, 1, MAIN)],
+        {OTHER: "other", MAIN: "main"},
+    ),
+    "the one with most annotations, though not the process's own": (
+        [(*MM, MAIN), ("user_annotation", "Optimizer.step#Adam.step", 5, 1, OTHER), *BACKWARDS],
+        {MAIN: "other", OTHER: "main", AUTOGRAD: "autograd"},
+    ),
+    "the one with steps rather than other annotations": ([STEP, *REDUCTIONS], {MAIN: "main", OTHER: "other"}),
+    "the process's own, though the backward pass has more ops": (
+        [(*MM, MAIN), *BACKWARDS, *LAUNCHES],
+        {MAIN: "main", AUTOGRAD: "autograd"},
+    ),
+    "not the process's own if it does nothing": (
+        [("python_function", "train.py(1): <module>", 0, 100, MAIN), (*MM, OTHER)],
+        {MAIN: "other", OTHER: "main"},
+    ),
+    "never the track of the profiler's overhead": ([(*MM, OTHER), *OVERHEADS], {OTHER: "main", 0: "other"}),
+    "and a hook that pins in the backward pass leaves it autograd": (
+        [STEP, ("cpu_op", BACKWARD, 10, 5, AUTOGRAD), ("cpu_op", "aten::pin_memory", 12, 1, AUTOGRAD)],
+        {MAIN: "main", AUTOGRAD: "autograd"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "expected"), MAIN_THREADS.values(), ids=MAIN_THREADS)
+def test_the_main_thread_is(events: list[Event], expected: dict[int, str]) -> None:
     builder = TraceBuilder()
-    builder.op("aten::mm", 0, 1, thread=OTHER)
-    builder.op("aten::mm", 2, 1)
-    builder.call("cudaLaunchKernel", 4, 1)
-    assert roles(builder) == {OTHER: "other", MAIN: "main"}
-
-
-def test_without_steps_the_thread_with_most_annotations_is_main() -> None:
-    builder = TraceBuilder()
-    builder.op("aten::mm", 0, 1)  # the process's own thread
-    builder.on_thread(OTHER, "user_annotation", "Optimizer.step#Adam.step", 5, 1)
-    for time in range(20):
-        builder.op(BACKWARD, 10 + time, 1, thread=AUTOGRAD)
-    assert roles(builder) == {MAIN: "other", OTHER: "main", AUTOGRAD: "autograd"}
-
-
-def test_the_steps_tell_more_than_other_annotations() -> None:
-    builder = TraceBuilder()
-    builder.step(1, 0, 100)
-    for time in range(5):
-        builder.on_thread(OTHER, "user_annotation", "nccl:all_reduce", 10 * time, 5)
-    assert roles(builder) == {MAIN: "main", OTHER: "other"}
-
-
-def test_the_processs_own_thread_is_main_although_the_backward_pass_has_more_ops() -> None:
-    builder = TraceBuilder()
-    builder.op("aten::mm", 0, 1)
-    for time in range(20):
-        builder.op(BACKWARD, 10 + time, 1, thread=AUTOGRAD)
-        builder.call("cudaLaunchKernel", 10 + time, 0.5, thread=AUTOGRAD)
-    assert roles(builder) == {MAIN: "main", AUTOGRAD: "autograd"}
-
-
-def test_the_processs_own_thread_is_not_main_if_it_does_nothing() -> None:
-    builder = TraceBuilder()
-    builder.function("train.py(1): <module>", 0, 100)
-    builder.op("aten::mm", 10, 1, thread=OTHER)
-    assert roles(builder) == {MAIN: "other", OTHER: "main"}
-
-
-def test_the_track_of_the_profilers_overhead_is_never_main() -> None:
-    builder = TraceBuilder()
-    builder.op("aten::mm", 0, 1, thread=OTHER)
-    for time in range(20):
-        builder.overhead("Activity Buffer Request", time, 0.5)
-    assert roles(builder) == {OTHER: "main", 0: "other"}
-
-
-def test_a_hook_that_pins_in_the_backward_pass_leaves_it_autograd() -> None:
-    builder = TraceBuilder()
-    builder.step(1, 0, 100)
-    builder.op(BACKWARD, 10, 5, thread=AUTOGRAD)
-    builder.op("aten::pin_memory", 12, 1, thread=AUTOGRAD)
-    assert roles(builder) == {MAIN: "main", AUTOGRAD: "autograd"}
+    for category, name, start, duration, thread in events:
+        builder.on_thread(thread, category, name, start, duration)
+    assert roles(builder) == expected
 
 
 def test_threads_have_the_name_that_the_trace_gives_them_else_their_id() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from pinprof.trace.callers import outermost_op
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.links import follow
-from pinprof.trace.phases import OPTIMIZER, phase_of_calls
+from pinprof.trace.spans.phases import OPTIMIZER, phase_of_calls
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.trace.vendors import (
     BY_NAME,

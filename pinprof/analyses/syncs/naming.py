@@ -13,7 +13,7 @@ from pinprof.trace.collectives import is_collective
 from pinprof.trace.frames import tensor_method
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.links import follow, outermost, within
-from pinprof.trace.phases import nan_checks
+from pinprof.trace.spans.phases import nan_checks
 from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, Int64s, Trace
 
 OF_OP = {op: cause for cause, row in WAITS.items() for op in row.ops}

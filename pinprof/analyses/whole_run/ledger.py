@@ -19,7 +19,17 @@ from pinprof.analyses.whole_run.regular_step import (
 )
 from pinprof.step_statistics import Bools, Series
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CAPTURE, CHECKPOINT, COMPILE, EPOCH, EVALUATION, GARBAGE, NOWHERE, PROFILED, RunLog
+from pinprof.trace.metadata.run_log import (
+    CAPTURE,
+    CHECKPOINT,
+    COMPILE,
+    EPOCH,
+    EVALUATION,
+    GARBAGE,
+    NOWHERE,
+    PROFILED,
+    RunLog,
+)
 
 FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED = "first", "off_cpu", "recurring", "other"
 """Reasons besides the kinds of noted work: one of the first steps, a machine whose CPUs others had, what comes back

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Series, half_width, range_of_another, returning, unlike_others
-from pinprof.trace.run_log import EPOCH, PLAIN, RunLog
+from pinprof.trace.metadata.run_log import EPOCH, TIMING_WINDOW, RunLog
 
 LEAST_PRECISION = 0.005
 """The mean is never known more precisely than to this share: GPU clocks change, and timing the steps takes time."""
@@ -191,7 +191,7 @@ def _plain_windows(log: RunLog) -> tuple[Series, Series]:
     """Return the steps of the first plain window, and those of all later ones."""
     begin, windows = 0, [np.arange(0)]
     for name, count in log.windows:
-        if name == PLAIN:
+        if name == TIMING_WINDOW:
             windows.append(np.arange(begin, begin + count))
         begin += count
     return windows[min(len(windows) - 1, 1)], np.concatenate([windows[0], *windows[2:]])

@@ -22,16 +22,9 @@ from pinprof.capture.children.waiting import StuckScript
 from pinprof.capture.job import leave_job, rank_in
 from pinprof.capture.steps.sources import is_function
 from pinprof.errors import CaptureError
-from pinprof.program.hooks import contained, faults, replaced, when_imported
-from pinprof.program.user_program import (
-    CodeChange,
-    UserProgram,
-    ending_of,
-    exit_as_fork,
-    finishable,
-    hide_own_frames,
-    is_our_doing,
-)
+from pinprof.program.ending import caused_by_stop, ending_of, finishable
+from pinprof.program.hooks import contained, faults, preceded, replaced, when_imported
+from pinprof.program.user_program import CodeChange, UserProgram, exit_as_fork, hide_own_frames
 
 if TYPE_CHECKING:
     from pinprof.capture.children.child_recording import ChildRecording
@@ -56,7 +49,7 @@ def followed(config: ChildConfig, stuck: StuckScript | None = None) -> Iterator[
         undo.enter_context(importable())
         undo.enter_context(replaced(BaseProcess, "start", _following_start))
         undo.enter_context(replaced(subprocess.Popen, "__init__", _following_init))
-        undo.enter_context(replaced(os, "system", _noting_line))
+        undo.enter_context(replaced(os, "system", preceded(contained(partial(_note_unfollowed, "a shell starts it")))))
         try:
             yield
         finally:
@@ -105,7 +98,7 @@ def _follow(arguments: dict[str, Any]) -> ChildConfig | None:
     """Change the command among the arguments of a `Popen` if it is to be followed; return its config then."""
     words = words_of(arguments["args"])
     if words is None or arguments.get("shell") or arguments.get("executable") is not None:
-        _note_unfollowed(arguments["args"], "a shell or another program starts it")
+        _note_unfollowed("a shell or another program starts it", arguments["args"])
         return None
     given = arguments["env"] if arguments.get("env") is not None else os.environ
     environment = {os.fsdecode(name): os.fsdecode(value) for name, value in given.items()}
@@ -117,16 +110,7 @@ def _follow(arguments: dict[str, Any]) -> ChildConfig | None:
     return config
 
 
-def _noting_line(system: Callable[[Any], int]) -> Callable[[Any], int]:
-    @wraps(system)
-    def noted(command: Any) -> int:
-        contained(_note_unfollowed)(command, "a shell starts it")
-        return system(command)
-
-    return noted
-
-
-def _note_unfollowed(command: Any, why: str) -> None:
+def _note_unfollowed(why: str, command: Any) -> None:
     line = as_line(command)
     if _config is not None and may_train(line):
         Notes(_config.notes).remark(
@@ -207,7 +191,7 @@ def _error_of(process: BaseProcess) -> BaseException | None:
         with finishable():
             process.run()
     except BaseException as exc:  # noqa: BLE001  as multiprocessing itself does
-        return None if is_our_doing(exc) else exc
+        return None if caused_by_stop(exc) else exc
     return None
 
 
@@ -233,30 +217,22 @@ def reporting_departure(leaves: Callable[[str], None]) -> Iterator[None]:
 
     All functions of `os` that start another program in place of this one go through `execv` and `execve`.
     """
-    process, leave = getpid(), contained(leaves)
+    process = getpid()
 
-    def executing(execute: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(execute)
-        def executed(path: Any, args: Any, *environment: Any) -> Any:
-            if getpid() == process and _is_program(path):  # `execvp` tries every folder of PATH
-                leave(f"started another program in its place ({contained(as_line)(args)})")
-            return execute(path, args, *environment)
+    @contained
+    def executes(path: Any, args: Any, *_environment: Any) -> None:
+        if getpid() == process and _is_program(path):  # `execvp` tries every folder of PATH
+            leaves(f"started another program in its place ({contained(as_line)(args)})")
 
-        return executed
-
-    def exiting(leave_now: Callable[[int], Any]) -> Callable[[int], Any]:
-        @wraps(leave_now)
-        def exited(status: int) -> Any:
-            if getpid() == process:
-                leave(f"ended by os._exit({status})")
-            return leave_now(status)
-
-        return exited
+    @contained
+    def exits(status: int) -> None:
+        if getpid() == process:
+            leaves(f"ended by os._exit({status})")
 
     with ExitStack() as undo:
-        undo.enter_context(replaced(os, "execv", executing))
-        undo.enter_context(replaced(os, "execve", executing))
-        undo.enter_context(replaced(os, "_exit", exiting))
+        undo.enter_context(replaced(os, "execv", preceded(executes)))
+        undo.enter_context(replaced(os, "execve", preceded(executes)))
+        undo.enter_context(replaced(os, "_exit", preceded(exits)))
         yield
 
 

@@ -96,7 +96,7 @@ class ChildRecording:
         )
         stepper.failure = failure
         recording.done = path is None  # nothing to record: it ends like a finished recording
-        recording.join(self._agreement, lambda: self.marks.marks_passed)
+        recording.join(self._agreement, lambda: self.marks.finder.marks_passed)
         if failure is None:
             recording.start()
         return stepper

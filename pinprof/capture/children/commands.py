@@ -17,9 +17,9 @@ import msgspec
 
 from pinprof.capture.children.notes import ChildConfig
 from pinprof.capture.job import rank_in
-from pinprof.program.user_program import HOME, INSTALLED, is_script
+from pinprof.program.user_program import HOME, is_installed, is_script
 
-LAUNCHERS = (
+FOLLOWED_LAUNCHERS = (
     "torch.distributed.run",
     "torch.distributed.launch",
     "accelerate.commands.launch",
@@ -39,7 +39,7 @@ OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 SHEBANG_BYTES = 256
 """The longest first line of a program that Linux reads."""
 
-PROGRAM = (
+FOLLOWED_PROGRAM = (
     "import sys; first = [] if getattr(sys.flags, 'safe_path', False) else [sys.path.pop(0)]; "
     "{home!r} in sys.path or sys.path.append({home!r}); "
     "from pinprof.capture.children.child import main; sys.path[:0] = first; main({config!r}, module={module!r})"
@@ -57,7 +57,7 @@ class PythonCommand(NamedTuple):
 
     def followed(self, config: ChildConfig) -> list[str]:
         """Return the command that does the same and is recorded."""
-        program = PROGRAM.format(home=HOME, config=msgspec.json.encode(config).decode(), module=self.module)
+        program = FOLLOWED_PROGRAM.format(home=HOME, config=msgspec.json.encode(config).decode(), module=self.module)
         return [*self.python, "-c", program, self.name, *self.args]
 
 
@@ -156,7 +156,7 @@ def _split(words: Sequence[str]) -> PythonCommand | None:
 
 
 def _is_users_module(name: str, folder: Path) -> bool:
-    if name in LAUNCHERS:
+    if name in FOLLOWED_LAUNCHERS:
         return True
     path = folder.joinpath(*name.split("."))
     if path.with_suffix(".py").is_file() or (path / "__main__.py").is_file():
@@ -178,13 +178,13 @@ def _is_users_script(path: Path) -> bool:
 
 
 def _is_installed(path: str) -> bool:
-    return path.startswith(INSTALLED) or f"{os.sep}site-packages{os.sep}" in path or path in {"built-in", "frozen"}
+    return is_installed(path) or path in {"built-in", "frozen"}
 
 
 SPAWNED_BY_TORCH = "torch.multiprocessing.spawn"
 """The module of the function that every process of `torch.multiprocessing.spawn` runs."""
 
-POOLS = ("concurrent.futures.process", "multiprocessing.pool")
+POOL_MODULES = ("concurrent.futures.process", "multiprocessing.pool")
 """The modules of the functions that processes of pools run."""
 
 
@@ -198,7 +198,7 @@ def may_make_steps(process: BaseProcess) -> bool:
 
 def serves_pool(process: BaseProcess) -> bool:
     """Return whether a process works for a pool: it may get functions that train, so it is recorded, never stopped."""
-    return getattr(vars(process).get("_target"), "__module__", None) in POOLS
+    return getattr(vars(process).get("_target"), "__module__", None) in POOL_MODULES
 
 
 def _trains(function: Any) -> bool:

@@ -31,7 +31,7 @@ class ChildConfig(msgspec.Struct, frozen=True):
 
     `path` is the trace of the script itself; the names of the children's traces follow from it. `options` are those of
     `profile()`. The children write into the folder `notes`. `inherited` is the rank in the environment of the starting
-    process: a child with the same rank is a helper of it.
+    process: a child with the same rank only helps that process.
     """
 
     path: str
@@ -92,16 +92,16 @@ class ChildRun:
 TakenBy = Literal["recorded", "at work"]
 """Why a process cannot start a trace: another process has recorded it, or is recording it."""
 
-PREFIX = ".pinprof-"
+HIDDEN_FOLDER_PREFIX = ".pinprof-"
 """How the names of hidden folders beside traces begin; the number of the process that made the folder follows."""
 
 FIRST_STEP_WITHIN_S = 60.0
 """How long a process may take to make its first step after the script has ended: it loads torch, model and data."""
 
-LOOK_S = 0.05
+CHILD_POLL_S = 0.05
 """How often to look whether a child has ended."""
 
-SAY_AFTER_S = 5.0
+ANNOUNCE_WAIT_AFTER_S = 5.0
 """A longer wait is announced on standard error."""
 
 
@@ -195,15 +195,15 @@ class Notes:
             waited_s, most_s = HOST_TIME.monotonic() - begin, seconds if at_work else min(seconds, first_step_s)
             if waited_s >= most_s:
                 break
-            if waited_s >= SAY_AFTER_S:
+            if waited_s >= ANNOUNCE_WAIT_AFTER_S:
                 faults.say(f"pinprof waits for processes that the script has started, for {most_s:.0f} s at most")
-            HOST_TIME.sleep(LOOK_S)
+            HOST_TIME.sleep(CHILD_POLL_S)
 
     def remove(self) -> None:
         """Remove the folder, and the hidden folders of killed children next to their traces."""
         for start in self._starts().values():
             if not _is_running(start.process):
-                for folder in Path(start.path).parent.glob(f"{PREFIX}{start.process}-*"):
+                for folder in Path(start.path).parent.glob(f"{HIDDEN_FOLDER_PREFIX}{start.process}-*"):
                     shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -10,16 +10,16 @@ from threading import Thread
 from types import FrameType
 
 from pinprof.host_time import HOST_TIME
+from pinprof.program.ending import finish_main
 from pinprof.program.hooks import contained
-from pinprof.program.user_program import finish_main
 
-IDLE_S = 20.0
+MAX_IDLE_S = 20.0
 """How long the script may stand still after its children were stopped."""
 
-BUSY = 0.02
+MAX_IDLE_CPU_SHARE = 0.02
 """A script that uses less than this share of a core stands still: loading or evaluating something takes more."""
 
-LOOK_S = 0.5
+IDLE_POLL_S = 0.5
 """How often to look, once the children are stopped."""
 
 
@@ -38,7 +38,7 @@ class StuckScript:
         self._over = threading.Event()
         self._thread: Thread | None = None
         self._signals: dict[int, Callable[[int, FrameType | None], object]] = {
-            signal.SIGCHLD: contained(self._look),
+            signal.SIGCHLD: contained(self._child_ended),
             signal.SIGTERM: self._end,
             signal.SIGHUP: self._end,
         }
@@ -70,7 +70,7 @@ class StuckScript:
             if threading.current_thread() is threading.main_thread():
                 self.leave()
 
-    def _look(self, _number: int, _frame: FrameType | None) -> None:
+    def _child_ended(self, _number: int, _frame: FrameType | None) -> None:
         if getpid() == self._process and self._thread is None and self._are_stopped():
             self._thread = Thread(target=contained(self._interrupt_if_idle), daemon=True)
             self._thread.start()
@@ -83,17 +83,17 @@ class StuckScript:
 
     def _interrupt_if_idle(self) -> None:
         since, used = HOST_TIME.monotonic(), HOST_TIME.process_time()
-        while not self._over.wait(LOOK_S):
+        while not self._over.wait(IDLE_POLL_S):
             now = HOST_TIME.monotonic()
-            if HOST_TIME.process_time() - used > BUSY * (now - since) or not self._are_stopped():
+            if HOST_TIME.process_time() - used > MAX_IDLE_CPU_SHARE * (now - since) or not self._are_stopped():
                 since, used = now, HOST_TIME.process_time()
-            elif now - since >= IDLE_S:
+            elif now - since >= MAX_IDLE_S:
                 self.interrupted = True  # first: the main thread goes on at once
                 self.interrupted = finish_main()
                 return
 
 
-ENDED_WITHIN_S = 10.0
+CHILD_ENDS_WITHIN_S = 10.0
 """How long a process that is asked to end may take."""
 
 
@@ -102,7 +102,7 @@ def end_children(*, stop: bool) -> None:
     for child in multiprocessing.active_children():
         if stop or child.daemon:
             child.terminate()
-            child.join(ENDED_WITHIN_S)
+            child.join(CHILD_ENDS_WITHIN_S)
             if child.is_alive():
                 child.kill()
         child.join()

@@ -11,16 +11,16 @@ from typing import Any, Final, NamedTuple
 
 from pinprof.program.frames import is_users, shown_file
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import CompilerNote
+from pinprof.trace.metadata.run_log import CompilerNote
 
-MOST_NOTES: Final = 20
-LONGEST_REASON: Final = 160
+MAX_COMPILER_NOTES: Final = 20
+LONGEST_REASON_CHARS: Final = 160
 RESUMED: Final = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
 """How Dynamo names the rest of a function after a graph break."""
 RUNS_UNCOMPILED: Final = ", for which the whole function runs without compiling"
 CODE_NUMBER: Final = re.compile(r"^\d+/\d+: ")
 """The number of the compiled code, which stands before the guard that failed: `0/1: tensor 'x' size mismatch`."""
-BUILTIN: Final = re.compile(r"debug context: builtin (\w+)")
+BUILTIN_CALL: Final = re.compile(r"debug context: builtin (\w+)")
 VALUE_BRANCH: Final = "generic_jump TensorVariable"
 
 
@@ -89,8 +89,8 @@ def _notes(noted: Iterable[tuple[Place, str]]) -> tuple[CompilerNote, ...]:
     counts: Counter[Place] = Counter()
     for place, reason in noted:
         counts[place] += 1
-        reasons[place] = reason[:LONGEST_REASON]
-    return tuple(CompilerNote(place, reasons[place], count) for place, count in counts.most_common(MOST_NOTES))
+        reasons[place] = reason[:LONGEST_REASON_CHARS]
+    return tuple(CompilerNote(place, reasons[place], count) for place, count in counts.most_common(MAX_COMPILER_NOTES))
 
 
 def _user_place(stack: Any) -> Place:
@@ -109,5 +109,5 @@ def _short_reason(reason: str) -> str:
     """Return the reason of a graph break, in one line."""
     if reason.startswith(VALUE_BRANCH):
         return "a branch on the value of a tensor"
-    builtin = BUILTIN.search(reason)
+    builtin = BUILTIN_CALL.search(reason)
     return f"{builtin[1]}()" if builtin else reason.partition("\n")[0]

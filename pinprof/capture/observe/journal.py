@@ -24,7 +24,7 @@ from pinprof.program.loaders import BatchSource
 from pinprof.program.machine import Clock, EventMark
 from pinprof.step_statistics import Series
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import (
+from pinprof.trace.metadata.run_log import (
     CAPTURE,
     CHECKPOINT,
     COMPILE,
@@ -37,16 +37,16 @@ from pinprof.trace.run_log import (
     RunLog,
 )
 
-MOST_STEPS: Final = 20_000
+MAX_LOGGED_STEPS: Final = 20_000
 """Further steps are only summed: a run may have millions."""
 
-MOST_WORK: Final = 5_000
+MAX_LOGGED_WORK: Final = 5_000
 """Irregular work that is noted at most: a program may call `eval()` in every step."""
 
-MOST_UNTIMED: Final = 500
+MAX_UNTIMED_STEPS: Final = 500
 """Steps whose GPU times are read together: on a virtual machine each read takes some 50 us."""
 
-MOSTLY: Final = 0.5
+MIN_COLLECTION_SHARE_OF_STEP: Final = 0.5
 """Collections of all objects that take more than this share of a step make it irregular: it is twice as long."""
 
 LONG_PAUSE_NS: Final = 20_000_000
@@ -98,7 +98,7 @@ class Journal:
     @property
     def is_full(self) -> bool:
         """Whether further steps are only summed."""
-        return len(self) == MOST_STEPS
+        return len(self) == MAX_LOGGED_STEPS
 
     @property
     def steps_left(self) -> int | None:
@@ -131,13 +131,13 @@ class Journal:
             self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
         else:
             collected = self.stops.long_collections_ns
-            if collected > MOSTLY * took:
+            if collected > MIN_COLLECTION_SHARE_OF_STEP * took:
                 self.note_work(GARBAGE, collected)
             step = _Step(window, took, own, waited, self.batch_source.is_filling, off_cpu_ns)
             self._steps.append(step)
             if self._opened is not None and mark is not None:
                 self._untimed.append((step, self._opened, mark))
-        if len(self._untimed) >= MOST_UNTIMED:
+        if len(self._untimed) >= MAX_UNTIMED_STEPS:
             self._settle()
 
     def move(self) -> None:
@@ -146,7 +146,7 @@ class Journal:
         self.stops.begin_anew()
 
     def begin_anew(self, *, with_step: bool) -> None:
-        """Count all steps so far as start-up, as the next ones are others; with the open one if not `with_step`."""
+        """Count all steps so far as start-up, because other steps follow; also the open one if not `with_step`."""
         self._start_up_ns += sum(step.ns + step.own_ns for step in self._steps)
         self._begins_with_step, self.unavoidable, self._drawn_before = with_step, None, self.batch_source.drawn
         self._steps.clear()
@@ -174,7 +174,7 @@ class Journal:
     @contextmanager
     def timing_gpu(self) -> Iterator[None]:
         """Time the steps that begin in the block on the GPU as well; enter it between two steps."""
-        self.clock.make_ready(2 * MOST_UNTIMED)
+        self.clock.make_ready(2 * MAX_UNTIMED_STEPS)
         self._times_gpu = True
         try:
             yield
@@ -188,7 +188,7 @@ class Journal:
 
     def note_work(self, kind: str, ns: int = 0, place: Place | None = None) -> None:
         """Note irregular work in the current step; see `IrregularWork`."""
-        if len(self._work) < MOST_WORK and not self.is_full and get_ident() == self._thread:
+        if len(self._work) < MAX_LOGGED_WORK and not self.is_full and get_ident() == self._thread:
             number = NOWHERE if place is None else self._places.setdefault(place, len(self._places))
             self._work.append(IrregularWork(len(self), kind, ns, number))
 

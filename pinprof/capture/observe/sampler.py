@@ -6,7 +6,7 @@ Python's lock only where the main thread releases it, in calls of torch: pure Py
 (measured: 0 of 14 %). But in a long call that releases the lock (a wait for the GPU in `if loss > 3`), only a thread
 sees the line: the handler runs too late (measured: 2 of 37 %). So both watch the same clock, and the first to notice
 that a sample is due takes it.
-A known error: the time of an operator shorter than `LATE_S` may count to the next call.
+A known error: the time of an operator shorter than `LATE_SIGNAL_S` may count to the next call.
 """
 
 import atexit
@@ -26,22 +26,22 @@ from pinprof.capture.observe.stacks import Sample, host_profile_of, raw_stack
 from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import frame_of_thread
 from pinprof.program.hooks import contained, faults, replaced, start_unlisted
-from pinprof.trace.sampled_stacks import HostProfile
+from pinprof.trace.metadata.sampled_stacks import HostProfile
 
-INTERVAL_S = 0.01
+SAMPLE_INTERVAL_S = 0.01
 """Mean time between samples. On an idle virtual machine, whose interrupts alone take 40 us, a sample cost 35 us by the
 signal and up to 80 us with the thread (a step of small operators, 25 frames deep): 0.8 % of what the host limits."""
 
-SPREAD = 0.5
+INTERVAL_JITTER_SHARE = 0.5
 """Each interval differs from the mean by up to this share of it, at random, so that samples do not follow the steps."""
 
-LATE_S = 0.0003
+LATE_SIGNAL_S = 0.0003
 """A signal handled this much later came in a long call, after which Python may be at another line."""
 
-SOONEST_S = 1e-6
+SHORTEST_TIMER_S = 1e-6
 """The shortest time that a timer takes; 0 would stop it."""
 
-MOST_SAMPLES = 100_000
+MAX_STACK_SAMPLES = 100_000
 """Sampling ends after this number of samples, about a quarter of an hour."""
 
 NOT_MAIN = "the steps do not run in the main thread"
@@ -57,7 +57,7 @@ FAILED = "pinprof failed at it"
 class HostSampler:
     """Takes samples between `start()` and `stop()`; `step()` says that a step ends and the next one begins."""
 
-    def __init__(self, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, interval_s: float = SAMPLE_INTERVAL_S) -> None:
         self.interval_s = interval_s
         self.samples: list[Sample] = []
         self.why_not: str | None = None
@@ -133,10 +133,10 @@ class HostSampler:
     # How it samples
 
     def _pause(self) -> float:
-        return self.interval_s * (1 - SPREAD + 2 * SPREAD * self._draw())
+        return self.interval_s * (1 - INTERVAL_JITTER_SHARE + 2 * INTERVAL_JITTER_SHARE * self._draw())
 
     def _set_timer(self) -> None:
-        self._arm(signal.ITIMER_REAL, max(self._due - HOST_TIME.perf_counter(), SOONEST_S))
+        self._arm(signal.ITIMER_REAL, max(self._due - HOST_TIME.perf_counter(), SHORTEST_TIMER_S))
 
     def _on_signal(self, _: int, frame: FrameType | None) -> None:
         try:
@@ -151,7 +151,7 @@ class HostSampler:
             signal.raise_signal(signal.SIGALRM)
         elif self._is_on:
             now = HOST_TIME.perf_counter()
-            self._came_late |= self._due < now - LATE_S
+            self._came_late |= self._due < now - LATE_SIGNAL_S
             self._take(now, frame)
             self._set_timer()
 
@@ -163,20 +163,20 @@ class HostSampler:
             self._due += self._pause()
         if ticks:
             self.samples.append(Sample(self._step, ticks, raw_stack(frame)))
-            if len(self.samples) >= MOST_SAMPLES:
-                self._stop_here(f"only the first {MOST_SAMPLES:,} samples are taken")
+            if len(self.samples) >= MAX_STACK_SAMPLES:
+                self._stop_here(f"only the first {MAX_STACK_SAMPLES:,} samples are taken")
 
     def _watch(self) -> None:
         """Take the samples that the signal's handler cannot take in time, in a thread."""
         while not self._end.acquire(timeout=self._patience()):
             now = HOST_TIME.perf_counter()
-            if self._due <= now - LATE_S:
+            if self._due <= now - LATE_SIGNAL_S:
                 self._take(now, frame_of_thread(self._main))
 
     def _patience(self) -> float:
         """Return for how long the thread may sleep, in seconds."""
-        left = self._due + LATE_S - HOST_TIME.perf_counter()
-        return min(max(left, LATE_S), 1.0)  # when it is off, nothing is ever due
+        left = self._due + LATE_SIGNAL_S - HOST_TIME.perf_counter()
+        return min(max(left, LATE_SIGNAL_S), 1.0)  # when it is off, nothing is ever due
 
     # How it leaves the signal to the program
 
@@ -222,7 +222,7 @@ class HostSampler:
 
 
 @contextmanager
-def sampling(interval_s: float = INTERVAL_S) -> Iterator[HostSampler]:
+def sampling(interval_s: float = SAMPLE_INTERVAL_S) -> Iterator[HostSampler]:
     """Sample the Python stack of the main thread in the block."""
     sampler = HostSampler(interval_s)
     sampler.start()

@@ -12,32 +12,39 @@ from typing import NamedTuple, TypeAlias, cast
 import torch
 
 from pinprof.program.frames import is_users, shown_file
-from pinprof.trace.sampled_stacks import DEEPEST, MOST_STACKS, CodeOrigin, HostFrame, HostProfile, HostStack
+from pinprof.trace.metadata.sampled_stacks import (
+    MAX_KEPT_FRAMES,
+    MAX_KEPT_STACKS,
+    CodeOrigin,
+    HostFrame,
+    HostProfile,
+    HostStack,
+)
 from pinprof.units import shortened
 
 RawStack: TypeAlias = tuple[CodeType | int, ...]
 """Code and instruction of each frame in turn, innermost first, in one flat tuple: one object to collect."""
 
-MOST_FRAMES = 200
+MAX_SAMPLED_FRAMES = 200
 """Frames that are walked in a sample, innermost first: deep recursion must not make it slow."""
 
-OUTER = 16
+OUTERMOST_FRAMES = 16
 """Frames that are kept at the outer end of a stack that is too deep; the other kept frames are at its inner end."""
 
-PACKAGE = str(Path(__file__).parents[2]) + os.sep
+OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
 
-COMMANDS, PROGRAMS = str(Path(PACKAGE) / "cli") + os.sep, str(Path(PACKAGE) / "workloads") + os.sep
+OWN_COMMANDS, OWN_WORKLOADS = str(Path(OWN_PACKAGE) / "cli") + os.sep, str(Path(OWN_PACKAGE) / "workloads") + os.sep
 """pinprof's own code around a recorded program, and its code that is one."""
 
-TORCH = str(Path(torch.__file__).parent) + os.sep
+TORCH_FOLDER = str(Path(torch.__file__).parent) + os.sep
 
-WINDOW = str(Path(PACKAGE) / "capture" / "window") + os.sep
+OWN_WINDOWS = str(Path(OWN_PACKAGE) / "capture" / "window") + os.sep
 """Files whose functions run between two steps, and call no code of the program."""
 
-COMPILED = "<eval_with_key>"
+COMPILED_FILE_PREFIX = "<eval_with_key>"
 """The file name of code that torch.fx generates begins like this."""
 
-LONGEST = 500
+LONGEST_NAME_CHARS = 500
 """Characters of a file's or function's name that are kept."""
 
 
@@ -52,7 +59,7 @@ class Sample(NamedTuple):
 def raw_stack(frame: FrameType | None) -> RawStack:
     """Return a frame and its callers, as fast as Python can."""
     stack: list[CodeType | int] = []
-    frames_left = MOST_FRAMES
+    frames_left = MAX_SAMPLED_FRAMES
     while frame is not None and frames_left:
         stack += (frame.f_code, frame.f_lasti)
         frame = frame.f_back
@@ -68,11 +75,13 @@ def host_profile_of(
     counts: Counter[tuple[int, ...]] = Counter()
     for sample in samples:
         codes = cast(Sequence[CodeType], sample.stack[::2])
-        if any(code.co_filename.startswith(WINDOW) for code in codes):  # pinprof worked: that time belongs to no step
+        if any(
+            code.co_filename.startswith(OWN_WINDOWS) for code in codes
+        ):  # pinprof worked: that time belongs to no step
             continue
         counts[naming.indices(sample.stack)] += sample.ticks
     total, empty = sum(counts.values()), counts.pop((), 0)
-    kept = counts.most_common(MOST_STACKS)
+    kept = counts.most_common(MAX_KEPT_STACKS)
     return HostProfile(
         interval_ms=interval_s * 1e3,
         samples=total,
@@ -98,8 +107,8 @@ class _Naming:
     def indices(self, stack: RawStack) -> tuple[int, ...]:
         """Return the frames of a stack outermost first, without pinprof's own and those outside of the program."""
         kept = list(_of_the_program(list(_entered(stack))))
-        if len(kept) > DEEPEST:
-            kept = kept[:OUTER] + kept[OUTER - DEEPEST :]
+        if len(kept) > MAX_KEPT_FRAMES:
+            kept = kept[:OUTERMOST_FRAMES] + kept[OUTERMOST_FRAMES - MAX_KEPT_FRAMES :]
         return tuple(self._frame(code, instruction) for code, instruction in kept)
 
     def _frame(self, code: CodeType, instruction: int) -> int:
@@ -116,7 +125,7 @@ class _Naming:
 
     def _file(self, file: str) -> tuple[str, CodeOrigin]:
         if file not in self._files:
-            is_torch = file.startswith((TORCH, COMPILED))
+            is_torch = file.startswith((TORCH_FOLDER, COMPILED_FILE_PREFIX))
             origin: CodeOrigin = "torch" if is_torch else "user" if is_users(file) else "library"
             self._files[file] = _storable(shown_file(file)), origin
         return self._files[file]
@@ -124,7 +133,7 @@ class _Naming:
 
 def _storable(name: str) -> str:
     """Return a name that can be stored: the name of a file may hold bytes that are not text."""
-    return shortened(name.encode(errors="replace").decode(), LONGEST)
+    return shortened(name.encode(errors="replace").decode(), LONGEST_NAME_CHARS)
 
 
 def _entered(stack: RawStack) -> Iterator[tuple[CodeType, int]]:
@@ -140,7 +149,7 @@ def _entered(stack: RawStack) -> Iterator[tuple[CodeType, int]]:
 
 def _of_the_program(frames: Sequence[tuple[CodeType, int]]) -> Iterator[tuple[CodeType, int]]:
     """Yield the frames outermost first, without those of pinprof and those around a command of pinprof."""
-    command_depths = [depth for depth, (code, _) in enumerate(frames) if code.co_filename.startswith(COMMANDS)]
+    command_depths = [depth for depth, (code, _) in enumerate(frames) if code.co_filename.startswith(OWN_COMMANDS)]
     for code, instruction in reversed(frames[: command_depths[0]] if command_depths else frames):
-        if not code.co_filename.startswith(PACKAGE) or code.co_filename.startswith(PROGRAMS):
+        if not code.co_filename.startswith(OWN_PACKAGE) or code.co_filename.startswith(OWN_WORKLOADS):
             yield code, instruction

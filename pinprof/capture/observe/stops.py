@@ -12,13 +12,13 @@ from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Delay
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import PROFILED, WATCH, Collections, HostStops
+from pinprof.trace.metadata.run_log import PROFILED, WATCH_WINDOW, Collections, HostStops
 
-OLDEST: Final = 2
+OLDEST_GENERATION: Final = 2
 """The generation of the oldest objects: its collections look at all objects, are few, and take long."""
-LEFT_OUT: Final = frozenset({"warm-up", WATCH, *PROFILED})
+UNTYPICAL_WINDOWS: Final = frozenset({"warm-up", WATCH_WINDOW, *PROFILED})
 """Windows whose steps differ from those of a run without pinprof."""
-MOST_PLACES: Final = 100
+MAX_COLLECTION_PLACES: Final = 100
 """Places that are kept at most: a collection may begin at any line."""
 
 
@@ -51,7 +51,7 @@ class Stops:
     def end_step(self, window: str) -> int:
         """Count the stops of a step, unless the window makes its steps longer; return its ns off the CPU."""
         off_cpu_ns = max(self._delay.now_ns() - self._delayed_ns, 0)
-        if window in LEFT_OUT:
+        if window in UNTYPICAL_WINDOWS:
             return off_cpu_ns
         self._steps += 1
         self._off_cpu_ns += off_cpu_ns
@@ -63,7 +63,7 @@ class Stops:
     @property
     def long_collections_ns(self) -> int:
         """How long collections of all objects have taken in the current step."""
-        return sum(ns for generation, ns in self._new if generation == OLDEST)
+        return sum(ns for generation, ns in self._new if generation == OLDEST_GENERATION)
 
     def resume(self) -> None:
         """Leave out what happened since the last step ended."""
@@ -82,7 +82,7 @@ class Stops:
     def sums(self) -> HostStops:
         """Return the sums so far."""
         place, times = next(iter(self._places.most_common(1)), (Place(), 0))
-        oldest = self._sums.get(OLDEST)
+        oldest = self._sums.get(OLDEST_GENERATION)
         by_hand = oldest is not None and times > oldest.count / 2
         collections = tuple(self._sums[generation] for generation in sorted(self._sums))
         return HostStops(self._steps, self._off_cpu_ns, collections, place if by_hand else None)
@@ -94,13 +94,13 @@ class Stops:
         elif self._began_ns:
             self._new.append((info["generation"], now - self._began_ns))
             self._began_ns = 0
-            if info["generation"] == OLDEST and len(self._places) < MOST_PLACES:
+            if info["generation"] == OLDEST_GENERATION and len(self._places) < MAX_COLLECTION_PLACES:
                 self._note_place()
 
     def _note_place(self) -> None:
         """Note the line that asked for a collection."""
         try:
-            frame = sys._getframe(3)  # noqa: SLF001  of the code that ran, behind `_note` and its wrapper
+            frame = sys._getframe(3)  # noqa: SLF001  of the code that ran, outside `_note` and its wrapper
         except ValueError:  # no Python code ran: the interpreter collects as it ends
             return
         if frame.f_code.co_names and "collect" in frame.f_code.co_names:

@@ -16,12 +16,12 @@ from pinprof.capture.observe.sampler import HostSampler
 from pinprof.host_time import HOST_TIME
 from pinprof.processes import temporary_folder
 from pinprof.program.hooks import contained, replaced
-from pinprof.trace.sampled_stacks import HostProfile, HostStack
+from pinprof.trace.metadata.sampled_stacks import HostProfile, HostStack
 
-INTERVAL_S: Final = 0.005
+WORKER_SAMPLE_INTERVAL_S: Final = 0.005
 KEPT_AT_S: Final = (0.1, 0.3, 1.0)
-"""A worker writes its samples after these times in batches, as it may be killed at any time; the last ends sampling."""
-FETCH: Final = "torch/utils/data/_utils/fetch.py"
+"""A worker writes its samples after these times in batches: it may be killed at any time. The last ends sampling."""
+FETCH_FILE: Final = "torch/utils/data/_utils/fetch.py"
 """The file whose functions call the dataset and the function that collates."""
 
 
@@ -78,7 +78,7 @@ class _Batches:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._sampler = HostSampler(INTERVAL_S)
+        self._sampler = HostSampler(WORKER_SAMPLE_INTERVAL_S)
         self._count = 0
         self._busy_s = 0.0
         self._remaining_s = list(KEPT_AT_S)
@@ -136,7 +136,7 @@ def _from_fetch_on(profile: HostProfile) -> HostProfile:
     """Return the samples within the fetcher, without the frames around it."""
     stacks = []
     for stack in profile.stacks:
-        fetching = [depth for depth, index in enumerate(stack.frames) if profile.frames[index].is_of(FETCH)]
+        fetching = [depth for depth, index in enumerate(stack.frames) if profile.frames[index].is_of(FETCH_FILE)]
         if fetching:
             stacks.append(HostStack(stack.frames[fetching[-1] + 1 :] or stack.frames[-1:], stack.count))
     return msgspec.structs.replace(

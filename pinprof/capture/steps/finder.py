@@ -8,30 +8,38 @@ from operator import itemgetter
 from statistics import median
 
 from pinprof.capture.steps.groups import Groups
-from pinprof.capture.steps.sources import BY_HAND, LOADER, MODULE, OPTIMIZER, SOURCES, Source, StepEvent
-from pinprof.trace.steps import MIN_REPEATS
+from pinprof.capture.steps.sources import (
+    BATCH_DRAWS,
+    MODULE_CALLS,
+    OPTIMIZER_STEPS,
+    STEP_CALLS,
+    STEP_SOURCES,
+    Source,
+    StepEvent,
+)
+from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
-FEW_STEPS = MIN_REPEATS + 1
-"""Optimizer steps that suffice for a program with a single optimizer: the ends of MIN_REPEATS whole cycles."""
+MIN_OPTIMIZER_STEPS = MIN_STEP_REPEATS + 1
+"""Optimizer steps that suffice for a program with a single optimizer: the ends of MIN_STEP_REPEATS whole cycles."""
 
-UNUSED_OPTIMIZER = 1000
+MIN_CALLS_BESIDE_OPTIMIZER = 1000
 """Calls that suffice if the program has an optimizer that has not stepped: fewer may be one step that accumulates
 gradients, or a rollout before the first step."""
 
-PATIENCE = 50
+PATIENCE_EVENTS = 50
 """Events of one source after which fewer cycles suffice for a choice, or a lost marker leads to a new one."""
 
-LONGEST_MEMORY = 2000
+MAX_REMEMBERED_EVENTS = 2000
 """How many events to remember; a long evaluation has more, which do not matter."""
 
-EVALUATED_BATCHES = 200
+MIN_EVALUATED_BATCHES = 200
 """Batches without an optimizer step after which a program with an optimizer counts as an evaluation. With fewer
 batches, it may evaluate its model first and train it later."""
 
-CYCLES = tuple(source for source in SOURCES if not source.is_certain and source is not LOADER)
+CYCLE_SOURCES = tuple(source for source in STEP_SOURCES if not source.is_certain and source is not BATCH_DRAWS)
 """The sources whose cycle is a step, the better sign first."""
 
-CALLS = tuple(source for source in CYCLES if source is not OPTIMIZER)
+CALL_SOURCES = tuple(source for source in CYCLE_SOURCES if source is not OPTIMIZER_STEPS)
 """The sources that mark the steps of programs without optimizer steps."""
 
 
@@ -61,25 +69,25 @@ def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: S
     of backward calls, of module calls if it has no backward calls, and of draws if it has neither. `optimizers` returns
     how many optimizers the program has, and is called only if that matters.
     """
-    draws = Counter(event for event in events if event.source is LOADER)
+    draws = Counter(event for event in events if event.source is BATCH_DRAWS)
     most_draws = max(draws.values(), default=0)
     for source in _cycles_for(wanted):
         places = _places(source, events)
         most = max(map(len, places.values()), default=0)
-        if source is OPTIMIZER:
-            enough, may_come = _are_enough_steps(most, most_draws, optimizers), most > 1
-        else:  # a program with an optimizer may have made no step of it so far
-            trains_not = wanted is source or most >= UNUSED_OPTIMIZER
+        if source is OPTIMIZER_STEPS:
+            enough, better_possible = _are_enough_steps(most, most_draws, optimizers), most > 1
+        else:  # a program with an optimizer may not have stepped so far
+            trains_not = wanted is source or most >= MIN_CALLS_BESIDE_OPTIMIZER
             enough = most >= source.enough and (trains_not or not optimizers())
-            may_come = 2 * most > most_draws
+            better_possible = 2 * most > most_draws
         if enough:
             slowest = _slowest(places)
             return _cycle_of(slowest, events, wanted) if slowest else None
-        if may_come:
+        if better_possible:
             return None
-    if wanted in CYCLES or most_draws < LOADER.enough:
+    if wanted in CYCLE_SOURCES or most_draws < BATCH_DRAWS.enough:
         return None
-    if wanted is LOADER or most_draws >= EVALUATED_BATCHES or not optimizers():
+    if wanted is BATCH_DRAWS or most_draws >= MIN_EVALUATED_BATCHES or not optimizers():
         draw = next(draw for draw, times in draws.items() if times > 1)  # a single draw only looks at the data
         return Choice(draw, None, draw.text)
     return None
@@ -87,15 +95,15 @@ def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: S
 
 def _cycles_for(wanted: Source | None) -> Iterable[Source]:
     """Return the sources of cycles to look at, the better sign first; only the `wanted` one if its cycles are steps."""
-    if wanted in CYCLES:
+    if wanted in CYCLE_SOURCES:
         return (wanted,)
-    return [source for source in CYCLES if wanted is None or not source.is_costly]
+    return [source for source in CYCLE_SOURCES if wanted is None or not source.is_costly]
 
 
 def _are_enough_steps(most: int, most_draws: int, optimizers: Callable[[], int]) -> bool:
-    if most >= OPTIMIZER.enough or (most > 1 and most_draws >= PATIENCE):
+    if most >= OPTIMIZER_STEPS.enough or (most > 1 and most_draws >= PATIENCE_EVENTS):
         return True
-    return most >= FEW_STEPS and optimizers() <= 1
+    return most >= MIN_OPTIMIZER_STEPS and optimizers() <= 1
 
 
 def _places(source: Source, events: Iterable[StepEvent]) -> dict[StepEvent, list[int]]:
@@ -120,15 +128,17 @@ def _slowest(places: dict[StepEvent, list[int]]) -> StepEvent | None:
 def _cycle_of(cycle: StepEvent, events: Sequence[StepEvent], wanted: Source | None) -> Choice | None:
     """Return the marker of the cycles that end with this optimizer step or call."""
     ends = [index for index, event in enumerate(events) if event == cycle]
-    draws = [Counter(event for event in events[start:end] if event.source is LOADER) for start, end in pairwise(ends)]
+    draws = [
+        Counter(event for event in events[start:end] if event.source is BATCH_DRAWS) for start, end in pairwise(ends)
+    ]
     usual = {draw: median(of_cycle[draw] for of_cycle in draws) for of_cycle in draws for draw in of_cycle}
     drawn = [(draw, count) for draw, count in usual.items() if count >= 1]
     draw, batches = min(drawn, key=itemgetter(1), default=(None, 0.0))  # the DataLoader of an evaluation yields more
-    if draw is not None and (wanted is LOADER or (wanted is None and batches == 1)):
+    if draw is not None and (wanted is BATCH_DRAWS or (wanted is None and batches == 1)):
         return Choice(draw, cycle, draw.text)
-    if wanted is LOADER:
+    if wanted is BATCH_DRAWS:
         return None
-    accumulates = batches > 1 and cycle.source is OPTIMIZER
+    accumulates = batches > 1 and cycle.source is OPTIMIZER_STEPS
     return Choice(cycle, cycle, f"{cycle.text}, every {round(batches)} batches" if accumulates else cycle.text)
 
 
@@ -143,12 +153,12 @@ class StepFinder:
     def __init__(self, optimizers: Callable[[], int], wanted: Source | None = None, *, group: bool = True) -> None:
         """Watch for a marker; `group` says whether several optimizer steps may be one step."""
         self.choice: Choice | None = None
-        self.source = OPTIMIZER
+        self.source = OPTIMIZER_STEPS
         """The source whose events make a step, as far as is known."""
         self.event_counts: Counter[Source] = Counter()
         self._optimizers = optimizers
         self._wanted = wanted
-        self._since: deque[StepEvent] = deque(maxlen=LONGEST_MEMORY)
+        self._since: deque[StepEvent] = deque(maxlen=MAX_REMEMBERED_EVENTS)
         """The events since the last marker, or since the beginning."""
         self._counts: Counter[StepEvent] = Counter()
         """How often `_since` contains each event."""
@@ -172,7 +182,9 @@ class StepFinder:
     @property
     def is_final(self) -> bool:
         """Whether nothing better than the marker may come; false without a marker, unless the user names one."""
-        return self._wanted is not None or (self.choice is not None and self.choice.source in (OPTIMIZER, BY_HAND))
+        return self._wanted is not None or (
+            self.choice is not None and self.choice.source in (OPTIMIZER_STEPS, STEP_CALLS)
+        )
 
     @property
     def kind(self) -> Hashable:
@@ -180,7 +192,9 @@ class StepFinder:
         choice = self.choice
         if choice is None:
             return None
-        mark = choice.cycle if choice.source is not MODULE else None  # a program may make a module anew for each step
+        mark = (
+            choice.cycle if choice.source is not MODULE_CALLS else None
+        )  # a program may make a module anew for each step
         return self.marker, mark
 
     def evaluated(self) -> None:
@@ -196,18 +210,22 @@ class StepFinder:
             return self.event_counts[source] >= source.enough
         if self.source.is_certain:
             return False
-        self._has_trained |= source is OPTIMIZER
-        if source is OPTIMIZER and choice is not None and not self.is_final:
+        self._has_trained |= source is OPTIMIZER_STEPS
+        if source is OPTIMIZER_STEPS and choice is not None and not self.is_final:
             choice = None
             self._drop()
-        if source is LOADER:
+        if source is BATCH_DRAWS:
             self._groups.drew()
-        is_step = source is OPTIMIZER and (choice is None or choice.event.source is OPTIMIZER)
+        is_step = source is OPTIMIZER_STEPS and (choice is None or choice.event.source is OPTIMIZER_STEPS)
         ends_group = not is_step or self._groups.stepped(event, at_ns)
         if choice is not None and event == choice.event:
             return self._marked() and ends_group
-        if choice is not None and source in CALLS and SOURCES.index(source) > SOURCES.index(self.source):
-            if source is MODULE:
+        if (
+            choice is not None
+            and source in CALL_SOURCES
+            and STEP_SOURCES.index(source) > STEP_SOURCES.index(self.source)
+        ):
+            if source is MODULE_CALLS:
                 self._groups.called()
             return False
         return self._see_other(event)
@@ -218,10 +236,10 @@ class StepFinder:
         self._counts[event] += 1
         if self.choice is None or self._is_lost():
             return self._choose_at(event)
-        if event.source is LOADER and self._exhausted and self.choice.cycle is None:
+        if event.source is BATCH_DRAWS and self._exhausted and self.choice.cycle is None:
             self._take(replace(self.choice, event=event))
         elif event == self.choice.cycle:
-            self._follow(self.choice)
+            self._switch_loader(self.choice)
         return False
 
     def exhausted(self, draw: StepEvent) -> None:
@@ -230,7 +248,7 @@ class StepFinder:
         If that draw ended a step, the first draw of the next epoch does not end one: the work between the two draws
         belongs to the step that uses the first batch.
         """
-        self.event_counts[LOADER] -= 1
+        self.event_counts[BATCH_DRAWS] -= 1
         if self._since and self._since[-1] == draw:
             self._since.pop()
             self._counts[draw] -= 1
@@ -249,44 +267,44 @@ class StepFinder:
         if choice is None:
             return False
         self._take(choice)
-        earlier = [earlier for earlier in self._since if earlier.source is OPTIMIZER]
+        earlier = [earlier for earlier in self._since if earlier.source is OPTIMIZER_STEPS]
         at_end = self._groups.begin(choice.event, earlier)
         self._forget()
         return event == choice.event and at_end
 
     def _may_choose_at(self, event: StepEvent) -> bool:
         """Return whether to choose at this event; of calls, which may come by the thousand, only some are looked at."""
-        if self._wanted is OPTIMIZER:
-            return event.source is OPTIMIZER
-        if event.source not in CALLS:
+        if self._wanted is OPTIMIZER_STEPS:
+            return event.source is OPTIMIZER_STEPS
+        if event.source not in CALL_SOURCES:
             return True
         times = self._counts[event]
-        return times % (event.source.enough if times < EVALUATED_BATCHES else EVALUATED_BATCHES) == 0
+        return times % (event.source.enough if times < MIN_EVALUATED_BATCHES else MIN_EVALUATED_BATCHES) == 0
 
     def _marked(self) -> bool:
         """Note that the marker came; return whether it ends a step."""
-        optimizers = {event for event in self._since if event.source is OPTIMIZER}
-        if self.source is OPTIMIZER and optimizers and self.choice is not None:
+        optimizers = {event for event in self._since if event.source is OPTIMIZER_STEPS}
+        if self.source is OPTIMIZER_STEPS and optimizers and self.choice is not None:
             is_other = self.choice.cycle != self.choice.event and self.choice.cycle not in optimizers
             self._others_trained = self._others_trained + 1 if is_other else 0
         self._forget()
-        if self._others_trained >= FEW_STEPS:
+        if self._others_trained >= MIN_OPTIMIZER_STEPS:
             self._drop()
             return False
-        evaluates = self._wanted is None and self.source is OPTIMIZER and not self._has_trained
+        evaluates = self._wanted is None and self.source is OPTIMIZER_STEPS and not self._has_trained
         after_the_last, self._exhausted, self._has_trained = self._exhausted, False, False
         return not (after_the_last or evaluates)
 
     def _drop(self) -> None:
         """Give up the marker, because the program begins to train, or goes on with another optimizer."""
-        self.choice, self.source, self._others_trained = None, OPTIMIZER, 0
+        self.choice, self.source, self._others_trained = None, OPTIMIZER_STEPS, 0
         self._forget()
 
     def _forget(self) -> None:
         self._since.clear()
         self._counts.clear()
 
-    def _follow(self, choice: Choice) -> None:
+    def _switch_loader(self, choice: Choice) -> None:
         """Switch to the DataLoader from which the last cycle drew, if that is not the chosen one.
 
         Programs that make a new DataLoader for every epoch need this.
@@ -297,7 +315,7 @@ class StepFinder:
         for event in list(self._since)[-2::-1]:
             if event == choice.cycle:
                 break
-            drawn[event] += event.source is LOADER
+            drawn[event] += event.source is BATCH_DRAWS
         once = next((draw for draw, times in drawn.items() if times == 1), None)
         if once is not None:
             self._take(replace(choice, event=once))
@@ -312,17 +330,17 @@ class StepFinder:
 
     def _is_lost(self) -> bool:
         """Return whether the marker will not come again, judged by the events since it came last."""
-        if len(self._since) < FEW_STEPS:
+        if len(self._since) < MIN_OPTIMIZER_STEPS:
             return False
         most: Counter[Source] = Counter()
         for event, times in self._counts.items():
             most[event.source] = max(most[event.source], times)
-        better = SOURCES[: SOURCES.index(self.source)]
-        if any(most[source] >= FEW_STEPS for source in better if source.trains):
+        better = STEP_SOURCES[: STEP_SOURCES.index(self.source)]
+        if any(most[source] >= MIN_OPTIMIZER_STEPS for source in better if source.trains):
             return True
-        draws_elsewhere = most[LOADER] >= LOADER.enough
-        if draws_elsewhere and self.source is MODULE:
+        draws_elsewhere = most[BATCH_DRAWS] >= BATCH_DRAWS.enough
+        if draws_elsewhere and self.source is MODULE_CALLS:
             return True
-        if draws_elsewhere and most[OPTIMIZER] >= OPTIMIZER.enough and self._marked_by_draws_for_others():
+        if draws_elsewhere and most[OPTIMIZER_STEPS] >= OPTIMIZER_STEPS.enough and self._marked_by_draws_for_others():
             return True
-        return most[self.source] >= PATIENCE
+        return most[self.source] >= PATIENCE_EVENTS

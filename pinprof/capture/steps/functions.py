@@ -5,17 +5,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import wraps
 from importlib import import_module
 from inspect import getattr_static, unwrap
 from typing import Any
 
-from pinprof.capture.steps.sources import AUTO, BY_HAND, NAMED, Observer, StepEvent
+from pinprof.capture.steps.sources import AUTO, SOURCES_BY_OPTION, STEP_CALLS, Observer, StepEvent
 from pinprof.errors import CaptureError
-from pinprof.program.hooks import contained, replaced
+from pinprof.program.hooks import contained, preceded, replaced
 from pinprof.program.user_program import CodeChange
 
-DECORATOR = "__pinprof_marks_steps__"
+MARKING_DECORATOR = "__pinprof_marks_steps__"
 """The name of the decorator in a marked script."""
 
 
@@ -29,9 +28,8 @@ class FunctionCalls:
         self.name = name
         words = f"{name.rpartition(':')[2]}()"
         # no step precedes the first call
-        self.source = replace(BY_HAND, option=name, words=words, enough=2, hook=self.reporting)
+        self.source = replace(STEP_CALLS, option=name, words=words, enough=2, hook=self.reporting)
         self._observer: Observer | None = None
-        self._report = contained(self._report_call)
 
     @property
     def in_script(self) -> bool:
@@ -41,7 +39,7 @@ class FunctionCalls:
     @property
     def change(self) -> CodeChange | None:
         """The change of the script's code that marks the function; None if it is in another module."""
-        return CodeChange(self._decorated, {DECORATOR: self.mark}) if self.in_script else None
+        return CodeChange(self._decorated, {MARKING_DECORATOR: self.mark}) if self.in_script else None
 
     @contextmanager
     def reporting(self, observer: Observer) -> Iterator[None]:
@@ -52,7 +50,7 @@ class FunctionCalls:
                 undo.enter_context(replaced(*_imported(self.name), self.mark))
             yield
 
-    def _report_call(self) -> None:
+    def _report_call(self, *_: object, **__: object) -> None:
         if self._observer is not None:
             self._observer.saw(StepEvent(self.source, self.name))
 
@@ -83,21 +81,15 @@ class FunctionCalls:
             return type(function)(self.mark(function.__func__))
         if not callable(function):
             raise CaptureError(f"{self.name}: not a function, but of type {type(function).__name__}")
-
-        @wraps(function)
-        def marked(*args: Any, **kwargs: Any) -> Any:
-            self._report()
-            return function(*args, **kwargs)
-
-        return marked
+        return preceded(contained(self._report_call))(function)
 
     def _decorated(self, tree: ast.Module) -> ast.Module:
-        """Return the script's code with the decorator DECORATOR on its function."""
+        """Return the script's code with the decorator MARKING_DECORATOR on its function."""
         if not _decorate(tree, self.name):
             raise CaptureError(
-                f"--step-marker {self.name}: the script does not define this function; name {AUTO}, "
-                f"{', '.join(NAMED)}, a function or Class.method of the script, or MODULE:FUNCTION of one that it "
-                "imports"
+                f"--step-marker {self.name}: the script does not define this function; name "
+                f"{', '.join((AUTO, *SOURCES_BY_OPTION))}, a function or Class.method of the script, or "
+                "MODULE:FUNCTION of one that it imports"
             )
         return tree
 
@@ -130,7 +122,7 @@ def _decorate(tree: ast.Module, qualname: str) -> bool:
             qualified = prefix + node.name
             if qualified == qualname and not isinstance(node, ast.ClassDef):
                 first = node.decorator_list[0] if node.decorator_list else node
-                name = ast.copy_location(ast.Name(DECORATOR, ast.Load()), first)
+                name = ast.copy_location(ast.Name(MARKING_DECORATOR, ast.Load()), first)
                 node.decorator_list.insert(0, name)
                 is_defined = True
             prefix = f"{qualified}."

@@ -7,32 +7,32 @@ from math import inf
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from pinprof.trace.steps import MIN_REPEATS
+from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
-LARGEST_ROUND = 16
+MAX_ROUND_STEPS = 16
 """The most steps of the least frequent optimizer in a round of all optimizers."""
 
-LARGEST_GROUP = 64
+MAX_GROUP_STEPS = 64
 """The most optimizer steps per iteration; PPO has 4 to 40 by its usual settings. After this number of steps of the
 marking optimizer the search ends, unless a rollout may have begun."""
 
-LONGEST_SEARCH = (MIN_REPEATS + 1) * LARGEST_GROUP
+MAX_SEARCH_STEPS = (MIN_STEP_REPEATS + 1) * MAX_GROUP_STEPS
 """The search ends after this number of steps even then."""
 
-PAUSE = 3.0
-"""A pause takes at least PAUSE times the usual time between optimizer steps."""
+PAUSE_FACTOR = 3.0
+"""A pause takes at least PAUSE_FACTOR times the usual time between optimizer steps."""
 
-LIKE_OTHER_PAUSES = 0.25
+MIN_SHARE_OF_SECOND_PAUSE = 0.25
 """A pause takes at least this share of the second longest one: a hiccup of the host does not count."""
 
-MIN_SHARE = 0.1
+MIN_PAUSE_SHARE_OF_TIME = 0.1
 """The share of all time that the pauses must take; if they take less, the optimizer step is the better step."""
 
 MIN_ROLLOUT_CALLS = 4
 """The fewest calls of modules in a rollout. In a pause with fewer calls the program prints, saves, or waits for a
 queue."""
 
-MOST_OTHER_PAUSES = 3
+MAX_OTHER_PAUSES = 3
 """After this number of pauses without a rollout none is expected; a busy machine makes one now and then."""
 
 
@@ -97,7 +97,7 @@ class Groups:
             self._first = len(self._gaps) + 1  # the times of these, and of the next one, are not known
         if optimizer not in earlier:
             self._give_up()
-        return self._look()
+        return self._search()
 
     def drew(self) -> None:
         """Note a batch drawn from a DataLoader."""
@@ -123,7 +123,7 @@ class Groups:
             return True
         self._last_ns = at_ns
         if self.size == 1:
-            return self._look()
+            return self._search()
         self._since_end = 1 if after_ns >= self._pause_ns else self._since_end + 1
         if self._since_end < self.size:
             return False
@@ -153,7 +153,7 @@ class Groups:
         self._evaluated, self._draws = False, 0
         self._others.clear()
 
-    def _look(self) -> bool:
+    def _search(self) -> bool:
         """Search the gaps so far for groups; return whether a step of the program ends with the last step."""
         if not self._searches:
             return True
@@ -165,16 +165,16 @@ class Groups:
             longest = max(range(size), key=lambda index: gaps[index - size].other_steps + gaps[index - size].draws)
             self._find(size, since_end=(size - longest) % size)
             return self._since_end == 0
-        if len(gaps) - self._first > (LONGEST_SEARCH if self.wants_calls else LARGEST_GROUP):
+        if len(gaps) - self._first > (MAX_SEARCH_STEPS if self.wants_calls else MAX_GROUP_STEPS):
             self._give_up()
-        elif self._other_pauses < MOST_OTHER_PAUSES and len(set(others[-MIN_REPEATS:])) <= 1:
+        elif self._other_pauses < MAX_OTHER_PAUSES and len(set(others[-MIN_STEP_REPEATS:])) <= 1:
             late = gaps[self._first :]
             if not any(gap.draws for gap in late):
-                return self._look_for_rollouts(late)
+                return self._search_rollouts(late)
         self.wants_calls = False
         return True
 
-    def _look_for_rollouts(self, gaps: Sequence[Gap]) -> bool:
+    def _search_rollouts(self, gaps: Sequence[Gap]) -> bool:
         """Search for updates after rollouts; return False in the third of equal groups, whose end is awaited."""
         if not self.wants_calls:
             self.wants_calls = _begins_like_rollouts(gaps)
@@ -185,7 +185,7 @@ class Groups:
             self._first += len(gaps)
             self._other_pauses += 1
         elif (size := group_size(gaps)) is not None:
-            self._find(size, pause_ns=PAUSE * median(gap.ns for gap in gaps))
+            self._find(size, pause_ns=PAUSE_FACTOR * median(gap.ns for gap in gaps))
         else:
             return not _is_nearly_sure(positions, gaps)
         return True
@@ -208,7 +208,7 @@ def ordinal(number: int) -> str:
 
 
 def steps_per_batch(gaps: Sequence[Gap]) -> int:
-    """Return how many optimizer steps the program has recently made for each batch drawn, as for each of its users."""
+    """Return how many optimizer steps the program has recently made for each batch drawn, such as one user's."""
     size = round_size([gap.draws for gap in gaps])
     late = gaps[-size:]
     return size if sum(gap.draws for gap in late) == 1 and not any(gap.evaluated for gap in late) else 1
@@ -216,8 +216,8 @@ def steps_per_batch(gaps: Sequence[Gap]) -> int:
 
 def round_size(others: Sequence[Hashable]) -> int:
     """Return over how many gaps the other optimizers have recently repeated a round; 1 without a longer one."""
-    for size in range(1, min(LARGEST_ROUND, len(others) // MIN_REPEATS) + 1):
-        late = others[-MIN_REPEATS * size :]
+    for size in range(1, min(MAX_ROUND_STEPS, len(others) // MIN_STEP_REPEATS) + 1):
+        late = others[-MIN_STEP_REPEATS * size :]
         if late[:-size] == late[size:]:
             return size
     return 1
@@ -228,12 +228,12 @@ def pauses(gaps: Sequence[Gap]) -> list[int]:
     if len(gaps) < 2:  # noqa: PLR2004  one gap is as usual as itself
         return []
     times = sorted(gap.ns for gap in gaps)
-    bound = max(PAUSE * median(times), LIKE_OTHER_PAUSES * times[-2])
+    bound = max(PAUSE_FACTOR * median(times), MIN_SHARE_OF_SECOND_PAUSE * times[-2])
     return [index for index, gap in enumerate(gaps) if gap.ns >= bound]
 
 
 def group_size(gaps: Sequence[Gap]) -> int | None:
-    """Return how many optimizer steps make an iteration, if the last steps came in MIN_REPEATS groups of that size.
+    """Return how many optimizer steps make an iteration: the last steps came in MIN_STEP_REPEATS groups of that size.
 
     The last group has to be complete: it ends with the step after the last gap. Only the first steps of the program,
     which take long, may differ: at most as many as two groups have.
@@ -241,16 +241,16 @@ def group_size(gaps: Sequence[Gap]) -> int | None:
     positions = pauses(gaps)
     sizes = [later - earlier for earlier, later in pairwise([-1, *positions, len(gaps)])]
     size = sizes[-1]
-    alike = next((number for number, other in enumerate(reversed(sizes)) if other != size), len(sizes))
-    if not 1 < size <= LARGEST_GROUP or alike < MIN_REPEATS or sum(sizes[:-alike]) > 2 * size:
+    repeats = next((number for number, other in enumerate(reversed(sizes)) if other != size), len(sizes))
+    if not 1 < size <= MAX_GROUP_STEPS or repeats < MIN_STEP_REPEATS or sum(sizes[:-repeats]) > 2 * size:
         return None
-    return size if _are_rollouts(positions[1 - alike :], gaps) else None
+    return size if _are_rollouts(positions[1 - repeats :], gaps) else None
 
 
 def _are_rollouts(positions: Sequence[int], gaps: Sequence[Gap]) -> bool:
     """Return whether these pauses take enough time, and those in which calls were counted are rollouts."""
     paused = [gaps[index] for index in positions]
-    if sum(gap.ns for gap in paused) < MIN_SHARE * sum(gap.ns for gap in gaps):
+    if sum(gap.ns for gap in paused) < MIN_PAUSE_SHARE_OF_TIME * sum(gap.ns for gap in gaps):
         return False
     watched = any(gap.calls is not None for gap in paused)
     return watched and all(_may_be_rollout(index, gaps) for index in positions)
@@ -262,13 +262,13 @@ def _may_be_rollout(index: int, gaps: Sequence[Gap]) -> bool:
     if gap.evaluated or gap.calls is None:
         return not gap.evaluated
     usual = median([other.calls for other in gaps if other.calls is not None])
-    return gap.calls >= max(MIN_ROLLOUT_CALLS, PAUSE * usual)
+    return gap.calls >= max(MIN_ROLLOUT_CALLS, PAUSE_FACTOR * usual)
 
 
 def _is_nearly_sure(positions: Sequence[int], gaps: Sequence[Gap]) -> bool:
     """Return whether only one more group of the same size is needed, and the pauses so far are rollouts."""
     sizes = {later - earlier for earlier, later in pairwise([-1, *positions])}
-    return len(positions) >= MIN_REPEATS - 1 and len(sizes) == 1 and _are_rollouts(positions, gaps)
+    return len(positions) >= MIN_STEP_REPEATS - 1 and len(sizes) == 1 and _are_rollouts(positions, gaps)
 
 
 def _begins_like_rollouts(gaps: Sequence[Gap]) -> bool:
@@ -276,4 +276,4 @@ def _begins_like_rollouts(gaps: Sequence[Gap]) -> bool:
     if len(gaps) < 2 or gaps[-1].evaluated:  # noqa: PLR2004  the usual gap, and this one
         return False
     usual = median(gap.ns for gap in gaps[:-1])
-    return gaps[-1].ns >= PAUSE * usual and gaps[-1].ns >= MIN_SHARE * sum(gap.ns for gap in gaps)
+    return gaps[-1].ns >= PAUSE_FACTOR * usual and gaps[-1].ns >= MIN_PAUSE_SHARE_OF_TIME * sum(gap.ns for gap in gaps)

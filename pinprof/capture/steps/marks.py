@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from os import getpid
 from pathlib import Path
@@ -14,12 +14,12 @@ from torch.nn import Module
 from pinprof.capture.steps.finder import Choice, StepFinder
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.sources import (
-    BY_HAND,
-    LOADER,
-    MODULE,
-    NAMED,
-    OPTIMIZER,
-    SOURCES,
+    BATCH_DRAWS,
+    MODULE_CALLS,
+    OPTIMIZER_STEPS,
+    SOURCES_BY_OPTION,
+    STEP_CALLS,
+    STEP_SOURCES,
     Observer,
     Source,
     StepEvent,
@@ -28,11 +28,12 @@ from pinprof.capture.steps.sources import (
     reporting_modules,
 )
 from pinprof.host_time import HOST_TIME
-from pinprof.program.frames import frame_of_thread
+from pinprof.program.ending import Stop, caused_by_stop
+from pinprof.program.frames import callers, frame_of_thread
 from pinprof.program.hooks import replaced
-from pinprof.program.user_program import CodeChange, Stop, is_our_doing
+from pinprof.program.user_program import CodeChange
 
-MANY_CALLS = 12
+MIN_LEAD_CALLS = 12
 """If several threads call the step's marker, the steps move to a thread that has made this many calls more."""
 
 AWAITS_OPTIMIZER_S, AWAITS_UNUSED_OPTIMIZER_S = 20.0, 60.0
@@ -69,7 +70,7 @@ class Marks(Observer):
         """When the program last did something that can mark a step; 0 before."""
         self.longest_ns = 0
         """The longest time between two such events."""
-        self._wanted = self.function.source if self.function is not None else NAMED.get(step_marker)
+        self._wanted = self.function.source if self.function is not None else SOURCES_BY_OPTION.get(step_marker)
         self._end_step = end_step
         self._may_move = may_move
         self._stop = stop
@@ -94,7 +95,7 @@ class Marks(Observer):
             if self._wanted is None:
                 undo.enter_context(before_evaluation(lambda: self._finder_here().evaluated()))
             undo.callback(self._watch, None)
-            if self._wanted is MODULE:
+            if self._wanted is MODULE_CALLS:
                 self._watch(Module)
             yield
 
@@ -103,7 +104,7 @@ class Marks(Observer):
         if self.function is not None:
             return [self.function.source]
         is_auto = self._wanted is None
-        return [source for source in SOURCES if not source.is_costly and (is_auto or not source.is_certain)]
+        return [source for source in STEP_SOURCES if not source.is_costly and (is_auto or not source.is_certain)]
 
     def watch_modules(self) -> None:
         """Let calls of the outermost module mark the steps if nothing better does; this slows down calls of modules."""
@@ -159,20 +160,10 @@ class Marks(Observer):
             return 0.0
         return AWAITS_UNUSED_OPTIMIZER_S if self.optimizers else AWAITS_OPTIMIZER_S
 
-    @property
-    def kind(self) -> Hashable:
-        """What the steps are; recorded and timed steps have to be of one kind."""
-        return self.finder.kind
-
-    @property
-    def marks_passed(self) -> int:
-        """How many marks of a step the program has passed since its start; all ranks of a job count alike."""
-        return self.finder.marks_passed
-
     def saw(self, event: StepEvent, subject: Any = None) -> None:
         """Note an event, and end a step if one ends with it."""
         process, thread = process_and_thread()
-        if process != self._process or (self._is_by_hand and event.source is not BY_HAND):
+        if process != self._process or (self._is_by_hand and event.source is not STEP_CALLS):
             return
         if thread != self._owner and self._stop is not None and self._stop.times:
             self._stop()  # another thread of a program that was stopped at a step of the thread that counts
@@ -181,7 +172,7 @@ class Marks(Observer):
         if thread != self._owner and not self._moves_to(thread, finder):
             return
         source = event.source
-        self._is_by_hand |= source is BY_HAND
+        self._is_by_hand |= source is STEP_CALLS
         if source is finder.source or not source.is_costly:
             self.longest_ns = max(self.longest_ns, now_ns - (self.last_ns or now_ns))
             self.last_ns = now_ns
@@ -210,11 +201,11 @@ class Marks(Observer):
         if finder.choice is None or not self._may_move():
             return False
         owner_finder, frame = self._finders.get(self._owner), frame_of_thread(self._owner)
-        if finder.source is LOADER and not is_waiting_for_thread(frame):
+        if finder.source is BATCH_DRAWS and not is_waiting_for_thread(frame):
             return False  # it may only prefetch batches
         better = worth_of(finder) - worth_of(owner_finder)
         lead = finder.marks_passed - owner_finder.marks_passed if owner_finder is not None else 0
-        is_ahead = finder.source.is_certain and lead >= MANY_CALLS
+        is_ahead = finder.source.is_certain and lead >= MIN_LEAD_CALLS
         if better > 0 or (better == 0 and (frame is None or is_ahead)):
             self._owner = thread
         return thread == self._owner
@@ -225,13 +216,15 @@ class Marks(Observer):
         Once optimizers or the program itself mark the steps, calls of backward are not needed any more.
         """
         self._choice = finder.choice
-        self.needs_backward = finder.choice is None or not (finder.source is OPTIMIZER or finder.source.is_certain)
+        self.needs_backward = finder.choice is None or not (
+            finder.source is OPTIMIZER_STEPS or finder.source.is_certain
+        )
         is_auto = self._wanted is None
         if is_auto and finder.wants_calls:
             self._watch(Module)
-        elif event.source is MODULE and finder.choice is not None and finder.choice.event == event:
+        elif event.source is MODULE_CALLS and finder.choice is not None and finder.choice.event == event:
             self._watch(type(subject))
-        elif is_auto and finder.choice is not None and finder.source is not MODULE:
+        elif is_auto and finder.choice is not None and finder.source is not MODULE_CALLS:
             self._watch(None)
 
 
@@ -257,23 +250,20 @@ def worth_of(finder: StepFinder | None) -> int:
         return -1
     if finder.choice is None:
         return 0
-    return len(SOURCES) if finder.source.is_certain else len(SOURCES) - SOURCES.index(finder.source)
+    return len(STEP_SOURCES) if finder.source.is_certain else len(STEP_SOURCES) - STEP_SOURCES.index(finder.source)
 
 
 def is_waiting_for_thread(frame: FrameType | None) -> bool:
     """Return whether a thread with this innermost frame waits for another thread, or for its result."""
-    while frame is not None:
-        if (frame.f_code.co_name, Path(frame.f_code.co_filename).name) in WAITING_FOR_THREAD:
-            return True
-        frame = frame.f_back
-    return False
+    codes = (caller.f_code for caller in callers(frame))
+    return any((code.co_name, Path(code.co_filename).name) in WAITING_FOR_THREAD for code in codes)
 
 
 def silent_of_stops(show: Callable[[Any], None]) -> Callable[[Any], None]:
     """Return a `threading.excepthook` that shows all errors except those by which pinprof ends a thread."""
 
     def shown(failure: Any) -> None:
-        if failure.exc_value is None or not is_our_doing(failure.exc_value):
+        if failure.exc_value is None or not caused_by_stop(failure.exc_value):
             show(failure)
 
     return shown

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ReferenceType, ref
 
 from pinprof.program.frames import Stack, stack_from
-from pinprof.program.hooks import contained, replaced
-from pinprof.trace.decoding import MARK
+from pinprof.program.hooks import contained, noting, replaced
+from pinprof.trace.spans.model_calls import BATCH_MARK
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -31,13 +31,12 @@ AUTO = "auto"
 """The step marker that lets the finder choose a source."""
 
 
+@dataclass(eq=False)
 class OptimizerRole:
-    """What an optimizer is for in the program, with the optimizer that is there for it now."""
+    """What an optimizer is for in the program: the optimizer that is there for it now, and whether that has stepped."""
 
-    def __init__(self, holder: Any) -> None:
-        self.holder: ReferenceType[Any] = ref(holder)
-        self.has_stepped = False
-        """Whether the holder has stepped."""
+    holder: ReferenceType[Any]
+    has_stepped: bool = False
 
 
 class OptimizerRoles:
@@ -63,7 +62,7 @@ class OptimizerRoles:
         roles = self._made_at[type(optimizer), stack_from(frame)]
         role = next((role for role in roles if role.has_stepped or role.holder() is None), None)
         if role is None:
-            role = OptimizerRole(optimizer)
+            role = OptimizerRole(ref(optimizer))
         else:
             roles.remove(role)
             role.holder, role.has_stepped = ref(optimizer), False
@@ -102,7 +101,7 @@ class Observer:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Something that a program does once per step. Of two sources, the earlier one in SOURCES is the better sign."""
+    """Something that a program does once per step. Of two sources, the earlier in STEP_SOURCES is the better sign."""
 
     option: str
     """The value of `--step-marker` that asks for it."""
@@ -157,7 +156,7 @@ def step() -> None:
     In a program that calls it, nothing else marks steps, except an explicit `--step-marker`.
     """
     if _observer is not None:
-        contained(_observer.saw)(StepEvent(BY_HAND, "step"))
+        contained(_observer.saw)(StepEvent(STEP_CALLS, "step"))
 
 
 @contextmanager
@@ -173,26 +172,19 @@ def reporting_optimizers(observer: Observer) -> Iterator[None]:
         roles.made(optimizer, None)
 
     @contained
-    def report(optimizer: Any, frame: FrameType) -> None:
-        observer.saw(StepEvent(OPTIMIZER, roles.stepped(optimizer, frame), type(optimizer).__name__))
-
     def after_step(optimizer: Any, *_: object) -> None:
-        report(optimizer, sys._getframe(1))  # noqa: SLF001  the only way to a caller without building a whole stack
+        frame = sys._getframe(2)  # noqa: SLF001  the only way to the caller without building a whole stack
+        observer.saw(StepEvent(OPTIMIZER_STEPS, roles.stepped(optimizer, frame), type(optimizer).__name__))
 
     after_step._torchdynamo_disable = True  # type: ignore[attr-defined]  # noqa: SLF001  torch.compiler.disable loads it all
-    note = contained(roles.made)
 
-    def change(make: Callable[..., None]) -> Callable[..., None]:
-        @wraps(make)
-        def made(self: Any, /, *args: Any, **options: Any) -> None:
-            make(self, *args, **options)
-            note(self, sys._getframe(1))  # noqa: SLF001
-
-        return made
+    @contained
+    def note_made(_result: None, optimizer: Any, *_args: Any, **_options: Any) -> None:
+        roles.made(optimizer, sys._getframe(3))  # noqa: SLF001  the caller of the changed `__init__`
 
     hook = register_optimizer_step_post_hook(after_step)
     try:
-        with replaced(Optimizer, "__init__", change):
+        with replaced(Optimizer, "__init__", noting(note_made)):
             yield
     finally:
         hook.remove()
@@ -223,7 +215,7 @@ def reporting_backward(observer: Observer) -> Iterator[None]:
         while caller is not None and caller.f_code.co_filename.startswith(installed):
             frame, caller = caller, caller.f_back
         frame = caller or frame
-        saw(StepEvent(BACKWARD, (frame.f_code.co_filename, frame.f_lineno)))
+        saw(StepEvent(BACKWARD_CALLS, (frame.f_code.co_filename, frame.f_lineno)))
 
     def change(run: Callable[..., Any]) -> Callable[..., Any]:
         def run_and_note(*args: Any, **options: Any) -> Any:
@@ -261,7 +253,7 @@ def _leave_to_python(function: Any, *, with_callees: bool) -> None:
         frames.skip_code(function.__code__)
 
 
-MODULE_CALL: Final = "call_module"
+CALL_MODULE: Final = "call_module"
 """The name of the function that stands for `Module.__call__`; its frames only pass on a call."""
 
 
@@ -282,12 +274,12 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
         if next(module.children(), None) is None and next(module.parameters(recurse=False), None) is None:
             return None
         original = getattr(module, "_orig_mod", module)  # the module that torch.compile wraps
-        return StepEvent(MODULE, id(module), type(original).__name__)
+        return StepEvent(MODULE_CALLS, id(module), type(original).__name__)
 
     @contained
     def marked(args: tuple[Any, ...], options: dict[str, Any]) -> AbstractContextManager[Any] | None:
         size = _batch_size(args, options) if torch._C._autograd._profiler_enabled() else None  # noqa: SLF001  no public name
-        return torch.profiler.record_function(f"{MARK}{size[0]}x{size[1]}") if size else None
+        return torch.profiler.record_function(f"{BATCH_MARK}{size[0]}x{size[1]}") if size else None
 
     def change(call: Callable[..., Any]) -> Callable[..., Any]:
         def call_module(self: "Module", /, *args: Any, **options: Any) -> Any:  # a profiler looks at its `self`
@@ -316,7 +308,7 @@ def reporting_modules(observer: Observer, of: "type[Module] | None" = None) -> I
         is_placed = False  # what the program has compiled meanwhile keeps the changed `__call__`
 
 
-TOKENS: Final = ("input_ids", "inputs_embeds")
+TOKEN_ARGUMENTS: Final = ("input_ids", "inputs_embeds")
 """What models of transformers call their tokens; others get them as the first tensor of whole numbers in rows."""
 
 
@@ -324,11 +316,11 @@ def _batch_size(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[int, in
     """Return how many requests, and tokens of each, a call of a language model gets; None of another module."""
     from torch import Tensor, int32, int64
 
-    for name in TOKENS:
+    for name in TOKEN_ARGUMENTS:
         if isinstance(tokens := options.get(name), Tensor):
             return (tokens.shape[0], tokens.shape[1]) if tokens.ndim > 1 else None
     for value in (*args, *options.values()):
-        if isinstance(value, Tensor) and value.is_floating_point():  # numbers behind an image or a state are not tokens
+        if isinstance(value, Tensor) and value.is_floating_point():  # numbers after an image or a state are not tokens
             return None
         if isinstance(value, Tensor) and value.ndim == 2 and value.dtype in {int32, int64}:  # noqa: PLR2004  a row per request
             return value.shape[0], value.shape[1]
@@ -363,7 +355,7 @@ def reporting_draws(observer: Observer) -> Iterator[None]:
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
     def event_of(iterator: Any) -> StepEvent:
-        return StepEvent(LOADER, id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
+        return StepEvent(BATCH_DRAWS, id(iterator._index_sampler))  # noqa: SLF001  an iterator does not name its DataLoader
 
     report = contained(lambda iterator: observer.saw(event_of(iterator)))
     report_end = contained(lambda iterator: observer.exhausted(event_of(iterator)))
@@ -384,7 +376,7 @@ def reporting_draws(observer: Observer) -> Iterator[None]:
         yield
 
 
-BY_HAND: Final = Source(
+STEP_CALLS: Final = Source(
     AUTO,
     "the script calls pinprof.step()",
     "pinprof.step()",
@@ -393,18 +385,20 @@ BY_HAND: Final = Source(
     enough=1,
     is_certain=True,
 )
-OPTIMIZER: Final = Source("optimizer", "it steps", "optimizer step ({name})", reporting_optimizers, trains=True)
-BACKWARD: Final = Source("backward", "a call of it", "call of backward", reporting_backward, trains=True)
-MODULE: Final = Source(
+OPTIMIZER_STEPS: Final = Source("optimizer", "it steps", "optimizer step ({name})", reporting_optimizers, trains=True)
+BACKWARD_CALLS: Final = Source("backward", "a call of it", "call of backward", reporting_backward, trains=True)
+MODULE_CALLS: Final = Source(
     "module", "a call of the outermost one", "call of {name}", reporting_modules, trains=False, is_costly=True
 )
-LOADER: Final = Source("loader", "it draws a batch", "batch drawn from a DataLoader", reporting_draws, trains=False)
-SOURCES: Final = (BY_HAND, OPTIMIZER, BACKWARD, MODULE, LOADER)
+BATCH_DRAWS: Final = Source(
+    "loader", "it draws a batch", "batch drawn from a DataLoader", reporting_draws, trains=False
+)
+STEP_SOURCES: Final = (STEP_CALLS, OPTIMIZER_STEPS, BACKWARD_CALLS, MODULE_CALLS, BATCH_DRAWS)
 """The best sign of a step first."""
-NAMED: Final = {source.option: source for source in SOURCES if source.option != AUTO}
+SOURCES_BY_OPTION: Final = {source.option: source for source in STEP_SOURCES if source.option != AUTO}
 """The sources that `--step-marker` can name."""
 
 
 def is_function(step_marker: str) -> bool:
     """Return whether this value of `--step-marker` names a function, whose calls mark the steps."""
-    return step_marker != AUTO and step_marker not in NAMED
+    return step_marker != AUTO and step_marker not in SOURCES_BY_OPTION

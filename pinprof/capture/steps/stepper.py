@@ -8,8 +8,8 @@ from pinprof.capture.options import NS_PER_S
 from pinprof.capture.window.recording import Recording
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.errors import CaptureError, unexpected
+from pinprof.program.ending import Stop
 from pinprof.program.hooks import contained, faults
-from pinprof.program.user_program import Stop
 
 NO_OPTIMIZER = "no optimizer has stepped"
 """Why something else marks the steps."""

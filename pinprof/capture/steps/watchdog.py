@@ -1,4 +1,4 @@
-"""Watches a program in which nothing marks a step: lets modules mark them, then records some seconds of it.
+"""Watches a program in which nothing marks a step: lets modules mark steps, then records some seconds.
 
 A thread looks at the program. What has to happen in the main thread (watch modules, start and stop torch's profiler,
 which records the thread that starts it, end the program), the interpreter calls there between two bytecodes of the
@@ -20,14 +20,15 @@ import torch
 
 from pinprof.capture.options import NS_PER_S
 from pinprof.capture.steps.marks import Marks
-from pinprof.capture.steps.sources import AUTO, MODULE_CALL
-from pinprof.capture.window.recording import Recording
+from pinprof.capture.steps.sources import AUTO, CALL_MODULE
+from pinprof.capture.steps.stepper import Stepper
 from pinprof.errors import CaptureError
 from pinprof.host_time import HOST_TIME
-from pinprof.program.frames import calling_line, frame_of_thread
+from pinprof.program.ending import call_in_main
+from pinprof.program.frames import callers, calling_line, frame_of_thread
 from pinprof.program.hooks import contained, faults, start_unlisted
 from pinprof.program.machine import uses_cuda
-from pinprof.program.user_program import OWN_FOLDERS, Stop, call_in_main
+from pinprof.program.user_program import OWN_FOLDERS
 
 STRETCH_AFTER_S, STRETCH_S = 30.0, 3.0
 """Seconds of work without a step after which a stretch of time is recorded, and for how long: some steps of an
@@ -35,41 +36,33 @@ inference with large models, or thousands of a small one. A program's start usua
 MODULES_AFTER_S, MODULES_WITH_OPTIMIZER_S = 3.0, 40.0
 """Seconds of work without a step after which modules are watched, which costs each call less than a microsecond. An
 inference of some seconds gets steps this way; a program that has an optimizer will probably train later."""
-WITH_OPTIMIZER = 4
+PATIENCE_FACTOR_WITH_OPTIMIZER = 4
 """How many times longer to wait for a stretch in a program that has an optimizer, or had steps."""
-LONGER_THAN_ANY = 5
+LOST_MARKER_FACTOR = 5
 """A marker is lost after this multiple of the longest time that it ever took."""
-LOOK_S, LONGEST_LOOK_S = 0.25, 1.0
+WATCHDOG_POLL_S, LONGEST_POLL_S = 0.25, 1.0
 """How often the thread looks at the program, and the most time that counts from one look to the next: if the thread
 could not run, it has seen nothing."""
-ENDS_WITHIN_S = 5.0
+STOPPED_ENDS_WITHIN_S = 5.0
 """If a stopped program runs on for longer, pinprof says where it is."""
-LATE = "pinprof has {what} and waits for the script to end: it is in {line.function} ({line.file}:{line.line})"
+STILL_RUNS = "pinprof has {what} and waits for the script to end: it is in {line.function} ({line.file}:{line.line})"
 
 
 class Watchdog:
     """In the block of `awake()`, lets modules mark steps and records a stretch of time if nothing else marks steps.
 
-    After the stretch, `stop` is called if the watchdog `may_stop` the program, and again if the program runs on for
-    long: it may have caught that. It also stops a program that makes no more steps when it `may_end`. `body` is the
+    After the stretch, the watchdog stops the program if it `may_stop` it, and again if the program runs on for long: it
+    may have caught that. It also stops a program that makes no more steps when its stepper `may_end`. `body` is the
     code of the function that runs the program. Time in which the program waits for processes that it has started
     (`waits_for_others`) does not count as work.
     """
 
     def __init__(
-        self,
-        marks: Marks,
-        recording: Recording,
-        *,
-        stop: Stop,
-        may_stop: bool,
-        may_end: Callable[[], bool],
-        body: CodeType,
-        waits_for_others: Callable[[], bool],
+        self, marks: Marks, stepper: Stepper, *, may_stop: bool, body: CodeType, waits_for_others: Callable[[], bool]
     ) -> None:
-        self._marks, self._recording, self._body = marks, recording, body
-        self._stop, self._may_stop, self._waits_for_others = stop, may_stop, waits_for_others
-        self._may_end = may_end
+        self._marks, self._recording, self._body = marks, stepper.recording, body
+        self._stop, self._may_stop, self._may_end = stepper.stop, may_stop, stepper.may_end
+        self._waits_for_others = waits_for_others
         self._work = Work(HOST_TIME.perf_counter_ns())
         self._asleep = threading.Event()
         self._is_asking = self._ends = self._has_said = False
@@ -87,10 +80,10 @@ class Watchdog:
             yield
         finally:
             self._asleep.set()
-            join(LOOK_S)
+            join(WATCHDOG_POLL_S)
 
     def _watch(self) -> None:
-        while not self._asleep.wait(LOOK_S):
+        while not self._asleep.wait(WATCHDOG_POLL_S):
             with suppress(RuntimeError):  # of torch, while the interpreter or CUDA ends
                 if contained(self._is_due)() and not self._is_asking:
                     self._is_asking = call_in_main(self._act)
@@ -105,7 +98,7 @@ class Watchdog:
         if recording.done or marks.step_marker != AUTO:
             self._ends |= self._may_stop and not self._stop.times and self._may_end()
             return self._ends and (is_late or not self._stop.times)
-        self._work.look(now_ns, marks.last_ns, counts=is_programs(frame, self._body))
+        self._work.add(now_ns, marks.last_ns, counts=is_programs(frame, self._body))
         if self._waits_for_others():
             self._work.seconds = 0.0
         return self._work.seconds >= patience_s(marks)
@@ -114,11 +107,11 @@ class Watchdog:
         """Return whether the program runs on long after its recording; if so, say once where it is."""
         self._over_ns = self._over_ns or now_ns
         line = calling_line(frame)
-        if now_ns - self._over_ns < ENDS_WITHIN_S * NS_PER_S:
+        if now_ns - self._over_ns < STOPPED_ENDS_WITHIN_S * NS_PER_S:
             return False
         if line is not None and not self._has_said:
             self._has_said = True
-            faults.say(LATE.format(line=line, what="a stretch of its time" if self._ends else "its steps"))
+            faults.say(STILL_RUNS.format(line=line, what="a stretch of its time" if self._ends else "its steps"))
         return True
 
     def _act(self, frame: FrameType) -> None:
@@ -158,11 +151,15 @@ def patience_s(marks: Marks) -> float:
     trains = bool(marks.has_marker or marks.optimizers)
     if not marks.has_marker and not marks.watches_modules:
         return MODULES_WITH_OPTIMIZER_S if trains else MODULES_AFTER_S
-    lost_after_s = LONGER_THAN_ANY * marks.longest_ns / NS_PER_S
-    return max(STRETCH_AFTER_S, lost_after_s) * (WITH_OPTIMIZER if trains else 1)
+    lost_after_s = LOST_MARKER_FACTOR * marks.longest_ns / NS_PER_S
+    return max(STRETCH_AFTER_S, lost_after_s) * (PATIENCE_FACTOR_WITH_OPTIMIZER if trains else 1)
 
 
-PREPARING = ("<frozen importlib._bootstrap>", f"_dynamo{os.sep}convert_frame.py", f"_inductor{os.sep}compile_fx.py")
+PREPARING_FILES = (
+    "<frozen importlib._bootstrap>",
+    f"_dynamo{os.sep}convert_frame.py",
+    f"_inductor{os.sep}compile_fx.py",
+)
 """Ends of the names of files whose functions run while a program imports modules, or torch.compile compiles."""
 
 
@@ -172,13 +169,13 @@ def is_programs(frame: FrameType | None, body: CodeType) -> bool:
     It does not while the program imports or compiles, or a function of pinprof runs; one that only passes on a call of
     a module counts as the program's.
     """
-    innermost = frame
-    while frame is not None and frame.f_code is not body:
-        file, passes_on = frame.f_code.co_filename, frame.f_code.co_name == MODULE_CALL
-        if file.endswith(PREPARING) or (file.startswith(OWN_FOLDERS) and not passes_on):
+    for caller in callers(frame):
+        file, name = caller.f_code.co_filename, caller.f_code.co_name
+        if caller.f_code is body:
+            return caller is not frame
+        if file.endswith(PREPARING_FILES) or (file.startswith(OWN_FOLDERS) and name != CALL_MODULE):
             return False
-        frame = frame.f_back
-    return frame is not None and frame is not innermost
+    return False
 
 
 def has_tensors() -> bool:
@@ -190,10 +187,10 @@ def has_tensors() -> bool:
     return any(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
 
 
-FREED = 10
+MIN_FREED_BLOCKS = 10
 """The program works if it has freed this number of blocks of GPU memory since the last look. A working model allocates
 and frees temporary tensors; a model that is being loaded only allocates."""
-QUIET_SHARE = 0.1
+QUIET_SECOND_SHARE = 0.1
 """How much a second counts in which the program freed less: it may replay graphs, which need no memory, or only prepare
 data on the host."""
 
@@ -208,11 +205,11 @@ class Work:
         self._freed = 0
         self._has_gpu = torch.cuda.device_count() > 0  # unlike `is_available`, this lets a fork use the GPU
 
-    def look(self, now_ns: int, marked_ns: int, *, counts: bool) -> None:
-        """Look at the program; `marked_ns` says when a step was last marked, and `counts` whether its own code runs."""
+    def add(self, now_ns: int, marked_ns: int, *, counts: bool) -> None:
+        """Add the time since the last call; a step was last marked at `marked_ns`; `counts`: its own code runs now."""
         freed = _freed_blocks()
-        share = QUIET_SHARE if self._has_gpu and freed - self._freed < FREED else 1.0
-        worked_s = min((now_ns - self._now_ns) / NS_PER_S, LONGEST_LOOK_S) * share if counts else 0.0
+        share = QUIET_SECOND_SHARE if self._has_gpu and freed - self._freed < MIN_FREED_BLOCKS else 1.0
+        worked_s = min((now_ns - self._now_ns) / NS_PER_S, LONGEST_POLL_S) * share if counts else 0.0
         self.seconds = self.seconds + worked_s if marked_ns == self._marked_ns else 0.0
         self._now_ns, self._marked_ns, self._freed = now_ns, marked_ns, freed
 

@@ -21,7 +21,7 @@ from pinprof.host_time import HOST_TIME
 from pinprof.program.frames import hashes_of_program
 from pinprof.program.hooks import contained, faults
 from pinprof.program.machine import loaders_pin, tries_convolutions, unread_gradients
-from pinprof.trace.info import UnreadGradients
+from pinprof.trace.metadata.info import UnreadGradients
 from pinprof.units import NS_PER_MS
 
 MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]
@@ -87,13 +87,12 @@ class LeanWindow:
     def facts(self) -> dict[str, object]:
         """Return the facts about the program at this window; without a recorded window, those known so far."""
         made = self._journal.batch_source.described(self._drawn_before)
-        unread = asdict(self._unread) if self._unread else None
         return {
             "steps_before": self._steps_before,
             "loaders_pin": self._loaders_pin,
             "tries_convolutions": tries_convolutions(),
             "made": asdict(replace(made, hashes=hashes_of_program())),
-            "unread": unread,
+            "unread": asdict(self._unread) if self._unread else None,
             "profiled": self.profiled,
         }
 
@@ -111,7 +110,7 @@ class LeanWindow:
         self.steps = steps
 
 
-SHORTEST_KEPT_S = 0.02
+SHORTEST_STRETCH_S = 0.02
 """A shorter stretch mostly shows the start of the profiler."""
 
 UNTIL_STOPPED = 0
@@ -163,7 +162,7 @@ class Stretch:
         with as_capture_error("the recording could not be finished"):
             profiler.add_metadata_json("pinprof", msgspec.json.encode(self._describe(self.marker)).decode())
             profiler.stop()
-            if seconds >= SHORTEST_KEPT_S:
+            if seconds >= SHORTEST_STRETCH_S:
                 write_trace(profiler, self.path)
                 self.is_written = True
 
@@ -171,13 +170,13 @@ class Stretch:
 # Repeated looks at a long training: a few recorded steps each time, for a small share of its time
 
 
-MOST_SHARE = 0.005
+MAX_SHARE_OF_LOOKS = 0.005
 """The share of the program's time that looks may take: after a costly look, the next one comes later."""
-BETWEEN = "between"
+BETWEEN_LOOKS = "between"
 """The window of the steps between two looks."""
-KEPT_STEPS = 1000
+MAX_STEPS_BEFORE_LOOK = 1000
 """The last steps before a look, at most, from which the step without the profiler is calculated."""
-UNLIKE = 3.0
+UNLIKE_STEP_FACTOR = 3.0
 """Steps longer than this multiple of the median are left out of the mean: they evaluate, or write a checkpoint."""
 
 OnLook: TypeAlias = Callable[[Path, int], None]
@@ -202,33 +201,32 @@ class RepeatedLooks:
         self, every: int, steps: int, path: Path, marker: str, on_look: OnLook
     ) -> Generator[Progress, None, None]:
         """Record `steps` steps again and again, at least `every` steps apart, and call `on_look` after each time."""
-        clock, steps_made = self._journal.clock, self._steps_made
-        tell = contained(on_look)
+        clock, steps_made, report = self._journal.clock, self._steps_made, contained(on_look)
         begin_ns = clock.now_ns()
-        tell(path, steps_made())
+        report(path, steps_made())
         cost_ns = clock.now_ns() - begin_ns
         while True:
-            times_ns, step_ns = yield from self._between(every, cost_ns)
+            times_ns, step_ns = yield from self._await_look(every, cost_ns)
             begin_ns, first = clock.now_ns(), steps_made()
-            if (yield from self._look(steps, latest(path), _plain(times_ns), marker)):
-                tell(latest(path), steps_made())
+            if (yield from self._record_look(steps, latest(path), _plain(times_ns), marker)):
+                report(latest(path), steps_made())
             cost_ns = clock.now_ns() - begin_ns - int((steps_made() - first) * step_ns)
 
-    def _between(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
+    def _await_look(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
         """Wait for `every` steps, and until the cost of the last look is a small share of the time since.
 
         Return the times of the last steps, and the mean time of all steps, in ns.
         """
         clock = self._journal.clock
         begin_ns, count = clock.now_ns(), 0
-        ends_ns = deque([begin_ns], KEPT_STEPS + 1)
-        while count < every or ends_ns[-1] - begin_ns < cost_ns / MOST_SHARE:
+        ends_ns = deque([begin_ns], MAX_STEPS_BEFORE_LOOK + 1)
+        while count < every or ends_ns[-1] - begin_ns < cost_ns / MAX_SHARE_OF_LOOKS:
             count += 1
-            yield Progress(BETWEEN, count, every)
+            yield Progress(BETWEEN_LOOKS, count, every)
             ends_ns.append(clock.now_ns())
         return [end - start for start, end in pairwise(ends_ns)], (ends_ns[-1] - begin_ns) / count
 
-    def _look(self, steps: int, path: Path, plain: PlainWindow, marker: str) -> Generator[Progress, None, bool]:
+    def _record_look(self, steps: int, path: Path, plain: PlainWindow, marker: str) -> Generator[Progress, None, bool]:
         """Record these steps, and return whether that succeeded: after a look that fails, a later one may succeed."""
 
         def sections() -> dict[str, str]:
@@ -251,4 +249,6 @@ class RepeatedLooks:
 def _plain(times_ns: list[int]) -> PlainWindow:
     """Return the step without the profiler, of these times in ns."""
     usual_ns = median(times_ns)
-    return PlainWindow.of(times_ns, fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE * usual_ns) / NS_PER_MS)
+    return PlainWindow.of(
+        times_ns, fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE_STEP_FACTOR * usual_ns) / NS_PER_MS
+    )

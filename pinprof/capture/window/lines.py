@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +20,13 @@ from pinprof.capture.window.trace_file import as_capture_error, store, torch_pro
 from pinprof.errors import CaptureError, TraceError
 from pinprof.host_time import HOST_TIME
 from pinprof.outputs import hidden_folder
-from pinprof.program.frames import (
-    called_at,
-    calling_line,
-    codes,
-    instructions,
-)
+from pinprof.program.frames import called_at, callers, calling_line, codes, instructions
 from pinprof.program.hooks import contained
 from pinprof.program.user_program import OWN_FOLDERS
 from pinprof.program.waits import noticing
 from pinprof.rules.loops import places_of_loops
 from pinprof.trace import read_trace
 from pinprof.trace.callers import places_of_ops
-from pinprof.trace.idle_times import python_in_nodes
 from pinprof.trace.lines import (
     BACKWARD_KEY,
     CONTEXTS_KEY,
@@ -44,8 +38,9 @@ from pinprof.trace.lines import (
     SourceLine,
     WatchedWait,
 )
-from pinprof.trace.run_log import WATCH
+from pinprof.trace.metadata.run_log import WATCH_WINDOW
 from pinprof.trace.sources import Sources
+from pinprof.trace.spans.idle_times import python_in_nodes
 
 
 class LineRecorder:
@@ -117,7 +112,7 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, path: Pat
     }
 
 
-MOST_IN_SEQUENCES = 20_000
+MAX_WAITS_IN_SEQUENCES = 20_000
 """The most waits in all sequences together; a detector with 500 waits in each of 200 different steps has 100,000."""
 
 
@@ -179,7 +174,7 @@ class Watcher:
         sequence, self._sequence = tuple(self._sequence), []
         if self._sequences is not None:
             self._sequences[sequence] = None
-            if sum(map(len, self._sequences)) > MOST_IN_SEQUENCES:
+            if sum(map(len, self._sequences)) > MAX_WAITS_IN_SEQUENCES:
                 self._sequences = None
 
     def is_enough(self, seconds: float) -> bool:
@@ -204,26 +199,18 @@ class Watcher:
         """Return the number of the caller, None if no frame around it is the user's."""
         key = instructions(frame)
         if key not in self._numbers:
-            self._numbers[key] = self._new(frame)
+            self._kept_codes.append(codes(frame))
+            line = calling_line(frame)
+            self._numbers[key] = None if line is None else self._add(line, frame)
         return self._numbers[key]
 
-    def _new(self, frame: FrameType) -> int | None:
-        self._kept_codes.append(tuple(codes(frame)))
-        line = calling_line(frame)
-        if line is None:
-            return None
-        self._callers.append(_Caller(line, tuple(_frames(frame)), threading.get_ident() == self._main))
+    def _add(self, line: SourceLine, frame: FrameType) -> int:
+        programs = (caller for caller in callers(frame) if not caller.f_code.co_filename.startswith(OWN_FOLDERS))
+        frames = tuple(_Frame(caller.f_code, caller.f_lasti, caller.f_lineno) for caller in programs)
+        self._callers.append(_Caller(line, frames, threading.get_ident() == self._main))
         self._steps.append(Counter())
         self._latest_new = self.step
         return len(self._callers) - 1
-
-
-def _frames(frame: FrameType | None) -> Iterator[_Frame]:
-    """Yield a frame and its callers, without pinprof's own."""
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(OWN_FOLDERS):
-            yield _Frame(frame.f_code, frame.f_lasti, frame.f_lineno)
-        frame = frame.f_back
 
 
 WATCH_S, QUIET_S, QUIET_STEPS = 10.0, 4.0, 20
@@ -246,7 +233,7 @@ def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:
             noticing(contained(watcher.waited)),
         ):
             while watcher.step < steps and not watcher.is_enough(HOST_TIME.monotonic() - start):
-                yield Progress(WATCH, watcher.step + 1, steps)
+                yield Progress(WATCH_WINDOW, watcher.step + 1, steps)
                 watcher.end_step()
     finally:
         with suppress(CaptureError), as_capture_error("the waits were not stored"):

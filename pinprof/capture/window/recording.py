@@ -15,7 +15,7 @@ from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_s
 from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
-from pinprof.capture.options import FEWEST_STEPS, WARM_UP_STEPS, Advise, Progress, RecordingOptions, in_code
+from pinprof.capture.options import MIN_TIMED_STEPS, WARM_UP_STEPS, Advise, Progress, RecordingOptions, in_code
 from pinprof.capture.window.lean import (
     LeanWindow,
     MakeProfiler,
@@ -27,7 +27,7 @@ from pinprof.capture.window.lean import (
 )
 from pinprof.capture.window.lines import line_window, watch_window
 from pinprof.capture.window.timing import (
-    MOST_S,
+    HOST_TIMING_S,
     PlainWindow,
     await_end_of_profile,
     await_regular,
@@ -46,28 +46,28 @@ from pinprof.errors import CaptureError
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
 from pinprof.step_statistics import OTHER_STEPS
-from pinprof.trace.run_log import RECORDED, RUN_KEY
-from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
+from pinprof.trace.metadata.run_log import RECORDED, RUN_KEY
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
 from pinprof.units import NS_PER_MS
 
-SPARE = 3
+SPARE_STEPS = 3
 """A program is short of steps if it has only this number more left than the windows take."""
 
-MOST_RESTARTS = 10
+MAX_RESTARTS = 10
 """A program whose steps change more often is recorded in whatever steps it makes."""
 
-AFTER = "after"
+AFTER_WINDOWS = "after"
 """The window of steps after all windows."""
 
 OnWindow = Callable[[str, int, int], None]
 """Called at the start of every step with the name of the window, the step's number in it, and its number of steps."""
 
-DEFAULTS = RecordingOptions()
+DEFAULT_OPTIONS = RecordingOptions()
 
 
 def profile(
     path: str | os.PathLike[str],
-    options: RecordingOptions = DEFAULTS,
+    options: RecordingOptions = DEFAULT_OPTIONS,
     *,
     on_progress: OnWindow | None = None,
     **changes: Any,
@@ -193,7 +193,7 @@ class Recording:
 
     def step(self) -> None:
         """Mark the end of a training step; once all windows are `done`, the step is only noted."""
-        self.journal.end_step(AFTER if self.done else self._window)
+        self.journal.end_step(AFTER_WINDOWS if self.done else self._window)
         if not self.done:
             self.steps_seen += 1
             self._advance()
@@ -215,7 +215,7 @@ class Recording:
 
         If a step was recorded already, the windows end instead, unless it is to be discarded; further looks go on.
         """
-        if self._is_abandoned or self._agreement is not None or self._restarts == MOST_RESTARTS:
+        if self._is_abandoned or self._agreement is not None or self._restarts == MAX_RESTARTS:
             return
         if self.recorded_steps == self.options.steps and self.options.every and not discard:
             return
@@ -284,7 +284,7 @@ class Recording:
             yield from watch_window(options.watch_steps, self.path)
         if options.plain_steps and self._agreement is None and not uses_cuda():
             yield from until_precise(
-                self.journal, options, lambda seconds: seconds >= MOST_S
+                self.journal, options, lambda seconds: seconds >= HOST_TIMING_S
             )  # only now: nobody knows how many steps a program makes
         if options.every and (self._agreement is None or self._agreement.rank == 0):
             looks = RepeatedLooks(self.journal, self._make_profiler, self.count)
@@ -309,7 +309,7 @@ class Recording:
         Two slow steps may be chance, and a program of few steps gives no others.
         """
         journal, plain = self.journal, self.plain
-        if plain is None or plain.steps < FEWEST_STEPS or self._is_short():
+        if plain is None or plain.steps < MIN_TIMED_STEPS or self._is_short():
             return False
         if self._agreement is not None or journal.clock.is_of_gpu:
             return False
@@ -343,7 +343,7 @@ class Recording:
         if left is None or self._agreement is not None:
             return False
         lines = WARM_UP_STEPS + options.line_steps if uses_cuda() else 0
-        return left <= WARM_UP_STEPS + options.steps + lines + SPARE
+        return left <= WARM_UP_STEPS + options.steps + lines + SPARE_STEPS
 
     def _sections(self) -> dict[str, str]:
         """Return what the trace stores besides its events, as JSON by name."""

@@ -12,18 +12,18 @@ from pinprof.analyses.whole_run.ledger import next_irregular_work
 from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular_step
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
-from pinprof.capture.options import FEWEST_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions
+from pinprof.capture.options import MIN_TIMED_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions
 from pinprof.host_time import HOST_TIME
 from pinprof.program.loaders import BatchSource
 from pinprof.step_statistics import Series
-from pinprof.trace.run_log import IRREGULAR_WORK, PLAIN
-from pinprof.trace.sampled_stacks import HostProfile
+from pinprof.trace.metadata.run_log import IRREGULAR_WORK, TIMING_WINDOW
+from pinprof.trace.metadata.sampled_stacks import HostProfile
 from pinprof.units import NS_PER_MS
 
 COMPARED_STEPS = 5
 """Steps are steady if the median of the last COMPARED_STEPS is close to that of the COMPARED_STEPS before them."""
 
-STEADY = 0.1
+STEADY_SHARE = 0.1
 """How much the two medians may differ, as a share of the larger; host-bound steps vary by about that much."""
 
 
@@ -40,8 +40,12 @@ def warm_up(
     while not _is_over(marks_ns, options, batches) and (len(marks_ns) <= options.warmup or may_wait()):
         yield Progress("warm-up", len(marks_ns), options.warmup)
         marks_ns.append(clock.now_ns())
-    times = [end - start for start, end in pairwise(marks_ns)]
+    times = _times(marks_ns)
     return median(times[-COMPARED_STEPS:]) if times else 0.0
+
+
+def _times(marks_ns: Sequence[int]) -> list[int]:
+    return [end - start for start, end in pairwise(marks_ns)]
 
 
 def _is_over(marks_ns: Sequence[int], options: RecordingOptions, batches: BatchSource) -> bool:
@@ -51,7 +55,7 @@ def _is_over(marks_ns: Sequence[int], options: RecordingOptions, batches: BatchS
     if steps >= options.most_warmup or marks_ns[-1] - marks_ns[0] >= WARM_UP_S * NS_PER_S:
         return True
     is_unsteady = marks_ns[-1] - marks_ns[options.warmup] >= UNSTEADY_S * NS_PER_S
-    return not batches.is_filling and (is_unsteady or is_steady([end - start for start, end in pairwise(marks_ns)]))
+    return not batches.is_filling and (is_unsteady or is_steady(_times(marks_ns)))
 
 
 def is_steady(times: Sequence[int]) -> bool:
@@ -60,18 +64,18 @@ def is_steady(times: Sequence[int]) -> bool:
     if compared == 0:
         return True
     late, early = median(times[-compared:]), median(times[-2 * compared : -compared])
-    return abs(late - early) <= STEADY * max(late, early)
+    return abs(late - early) <= STEADY_SHARE * max(late, early)
 
 
 UNSTEADY_S = 3.0
-"""Steps that are not steady for this time behind the first ones will not become so soon: many programs are short."""
+"""Stop waiting for steady steps after this time: many programs are short."""
 
-ENOUGH_S, MOST_S = 5.0, 10.0
-"""With a GPU, the window ends after ENOUGH_S, precise or not: many programs are short. Without one, the steps behind
-the recorded ones are timed for MOST_S together with those before: a person waits for the report."""
+GPU_TIMING_S, HOST_TIMING_S = 5.0, 10.0
+"""With a GPU, the window ends after GPU_TIMING_S, precise or not: many programs are short. Without one, the steps after
+the recorded ones are timed for HOST_TIMING_S together with those before: a person waits for the report."""
 
-NEXT_LOOK = 1.25
-"""The precision is calculated again after NEXT_LOOK times the steps of the last time."""
+PRECISION_CHECK_FACTOR = 1.25
+"""The precision is calculated again after PRECISION_CHECK_FACTOR times the steps of the last time."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def plain_window(
         clock.synchronize()
         drained_ns = clock.now_ns() - ended_ns
     times_ns = journal.times_ns(first)
-    mean_ms = max((journal.ns_in(PLAIN) + drained_ns) / len(times_ns), float(times_ns.mean())) / NS_PER_MS
+    mean_ms = max((journal.ns_in(TIMING_WINDOW) + drained_ns) / len(times_ns), float(times_ns.mean())) / NS_PER_MS
     regular = set(regular_since(journal.log(), first).tolist())
     return PlainWindow.of(times_ns, mean_ms), sampler.profile(regular)
 
@@ -121,11 +125,11 @@ def _plain_steps(
 ) -> Generator[Progress, None, None]:
     clock = journal.clock
     while not options.is_plain_over(len(journal) - first, (clock.now_ns() - start_ns) / NS_PER_S):
-        if len(journal) - first >= FEWEST_STEPS and is_short():
+        if len(journal) - first >= MIN_TIMED_STEPS and is_short():
             return
-        yield Progress(PLAIN, len(journal) - first + 1, options.plain_steps)
+        yield Progress(TIMING_WINDOW, len(journal) - first + 1, options.plain_steps)
     if clock.is_of_gpu:
-        yield from until_precise(journal, options, lambda seconds: seconds >= ENOUGH_S or is_short())
+        yield from until_precise(journal, options, lambda seconds: seconds >= GPU_TIMING_S or is_short())
 
 
 def until_precise(
@@ -135,22 +139,22 @@ def until_precise(
 
     It ends earlier if `is_over` says so of their seconds, or when their time is up.
     """
-    seconds, start_ns, first, look = journal.ns_in(PLAIN) / NS_PER_S, journal.clock.now_ns(), len(journal), 0
-    before = journal.steps_in(PLAIN)
+    seconds, start_ns, first = journal.ns_in(TIMING_WINDOW) / NS_PER_S, journal.clock.now_ns(), len(journal)
+    before, next_check = journal.steps_in(TIMING_WINDOW), 0
     while options.plain_precision < 1 and not journal.is_full:
         steps = len(journal) - first
         now = seconds + (journal.clock.now_ns() - start_ns) / NS_PER_S
         if now >= options.plain_max_seconds or is_over(now):
             return
-        if steps >= look:
+        if steps >= next_check:
             figure = timed_regular_step(journal.log())
             if figure is not None and figure.precision <= options.plain_precision:
                 return
-            look = max(ceil(NEXT_LOOK * steps), steps + FEWEST_STEPS)
-        yield Progress(PLAIN, before + steps + 1, options.plain_steps)
+            next_check = max(ceil(PRECISION_CHECK_FACTOR * steps), steps + MIN_TIMED_STEPS)
+        yield Progress(TIMING_WINDOW, before + steps + 1, options.plain_steps)
 
 
-MOST_STEPS, MOST_SECONDS = 100, 8.0
+MAX_STEPS_UNTIL_REGULAR, MAX_S_UNTIL_REGULAR = 100, 8.0
 """The longest wait for regular steps. If irregular work is recorded, it is recognized and left out of the figures."""
 
 
@@ -166,16 +170,16 @@ def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, Non
         if coming.every <= steps:
             journal.unavoidable = f"{comes_back}, and the recording needs {steps}"
             return
-        if waited == MOST_STEPS or HOST_TIME.monotonic() - start_s >= MOST_SECONDS:
+        if waited == MAX_STEPS_UNTIL_REGULAR or HOST_TIME.monotonic() - start_s >= MAX_S_UNTIL_REGULAR:
             journal.unavoidable = f"{comes_back}, and waiting for steps without it took too long"
             return
         waited += 1
-        yield Progress("regular", waited, MOST_STEPS)
+        yield Progress("regular", waited, MAX_STEPS_UNTIL_REGULAR)
 
 
 def await_end_of_profile(is_profiled: Callable[[], bool]) -> Generator[Progress, None, None]:
     """Wait at every step boundary until the program does not profile itself: another profiler would end that one."""
     start_s, waited = HOST_TIME.monotonic(), 0
-    while is_profiled() and waited < MOST_STEPS and HOST_TIME.monotonic() - start_s < MOST_SECONDS:
+    while is_profiled() and waited < MAX_STEPS_UNTIL_REGULAR and HOST_TIME.monotonic() - start_s < MAX_S_UNTIL_REGULAR:
         waited += 1
-        yield Progress("regular", waited, MOST_STEPS)
+        yield Progress("regular", waited, MAX_STEPS_UNTIL_REGULAR)

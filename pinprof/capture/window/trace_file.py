@@ -20,12 +20,12 @@ from pinprof.capture.options import WARM_UP_STEPS, Progress, RecordingOptions
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.errors import CaptureError
 from pinprof.outputs import is_own, unfinished
-from pinprof.processes import OWN
+from pinprof.processes import OWN_PROCESS_NAME
 from pinprof.program.machine import host_memory, uses_cuda
 from pinprof.version import VERSION
 
 COPIED_BYTES = 1 << 20
-ONLY_TRACES = "KINETO_LOG_LEVEL", "6"
+QUIET_KINETO = "KINETO_LOG_LEVEL", "6"
 """Keeps Kineto's log off standard error: torch 2.13 writes two lines for each recording, at a level above errors."""
 
 
@@ -64,7 +64,7 @@ class _OneCycle(torch.profiler.profile):
 @contextmanager
 def _silence() -> Iterator[None]:
     """Keep torch's warning off, and Kineto's log, whose level programs that this one starts later do not get."""
-    name, level = ONLY_TRACES
+    name, level = QUIET_KINETO
     is_new = name not in os.environ
     os.environ.setdefault(name, level)
     try:
@@ -112,7 +112,7 @@ def as_capture_error(what: str) -> Iterator[None]:
         raise CaptureError(f"{what}: {text.splitlines()[0]}") from exc
 
 
-GZIP_LEVEL = 2
+TRACE_GZIP_LEVEL = 2
 """Of isal's levels 0 to 3: as fast as level 1; level 3 takes four times as long for 5 % fewer bytes."""
 
 
@@ -130,11 +130,11 @@ def trace_file(path: Path, mode: Literal["rb", "wb"]) -> Iterator[BinaryIO]:
         if not is_packed(path):
             yield cast("BinaryIO", plain)
             return
-        with igzip.open(plain, mode, compresslevel=GZIP_LEVEL) as packed:
+        with igzip.open(plain, mode, compresslevel=TRACE_GZIP_LEVEL) as packed:
             yield cast("BinaryIO", packed)
 
 
-OPENING = b'{"pinprof_'
+SECTIONS_PREFIX = b'{"pinprof_'
 """The first line of a trace file in which something is stored begins like this."""
 
 
@@ -144,7 +144,7 @@ def store(path: Path, sections: Mapping[str, object]) -> None:
         with trace_file(path, "rb") as recorded:
             text = recorded.read().lstrip()
         stored: dict[str, object] = {}
-        if text.startswith(OPENING):
+        if text.startswith(SECTIONS_PREFIX):
             first, _, text = text.partition(b",\n")
             stored = msgspec.json.decode(first + b"}")
         line = msgspec.json.encode(stored | dict(sections)).removesuffix(b"}")
@@ -156,10 +156,10 @@ def sections_of(path: Path) -> dict[str, object]:
     """Return the sections that `store` has stored in a trace file."""
     with trace_file(path, "rb") as recorded:
         first = recorded.readline()
-    return msgspec.json.decode(first.rstrip().removesuffix(b",") + b"}") if first.startswith(OPENING) else {}
+    return msgspec.json.decode(first.rstrip().removesuffix(b",") + b"}") if first.startswith(SECTIONS_PREFIX) else {}
 
 
-SUFFIXES = (".json", ".json.gz")
+TRACE_SUFFIXES = (".json", ".json.gz")
 
 
 def writable_target(path: Path, options: RecordingOptions) -> Path:
@@ -167,8 +167,8 @@ def writable_target(path: Path, options: RecordingOptions) -> Path:
 
     It is absolute because the program may change its working directory before pinprof writes the file.
     """
-    if not path.name.endswith(SUFFIXES):
-        raise CaptureError(f"{path}: a trace's name must end in {' or '.join(SUFFIXES)}")
+    if not path.name.endswith(TRACE_SUFFIXES):
+        raise CaptureError(f"{path}: a trace's name must end in {' or '.join(TRACE_SUFFIXES)}")
     if not path.absolute().parent.is_dir():
         raise CaptureError(f"{path}: there is no folder {path.parent}; make it first")
     if path.exists() and not path.is_file():
@@ -193,6 +193,6 @@ def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
         "marker": marker,
         "plain": asdict(plain) if plain else None,
         "host_memory": msgspec.to_builtins(host_memory()),
-        "spawned": parent_process() is not None and current_process().name != OWN,
+        "spawned": parent_process() is not None and current_process().name != OWN_PROCESS_NAME,
         **(rank._asdict() if rank else {}),
     }

@@ -9,7 +9,7 @@ from pinprof.measurement.trust.doubt import FIGURE_KINDS, MATTERING_SHARE, Doubt
 from pinprof.measurement.trust.launches import LaunchCalls, launches_of
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.links import follow
-from pinprof.trace.steps import is_serving
+from pinprof.trace.spans.steps import is_serving
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 from pinprof.trace.vendors import is_of_rocm
 from pinprof.units import counted, percent

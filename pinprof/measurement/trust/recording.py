@@ -8,7 +8,7 @@ from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, TrustFacts, 
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.step_statistics import OTHER_STEPS
-from pinprof.trace.run_log import IRREGULAR_WORK, RECORDED
+from pinprof.trace.metadata.run_log import IRREGULAR_WORK, RECORDED
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
 from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS, foreign_vendor
 from pinprof.units import NS_PER_MS, counted, duration, percent

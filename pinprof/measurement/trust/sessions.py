@@ -5,7 +5,7 @@ import numpy as np
 from pinprof.intervals import Intervals, covered, gaps, joined, subtract, union
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launching
-from pinprof.trace.one_time_work import KINDS, NEVER, marked_captures, one_time_work
+from pinprof.trace.spans.one_time_work import NEVER, ONE_TIME_KINDS, marked_captures, one_time_work
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Trace
 from pinprof.trace.threads import STEP_MARK
 from pinprof.units import counted, duration, listed, percent
@@ -116,7 +116,7 @@ def one_time(facts: TrustFacts) -> Doubt | None:
         return None
     named = _by_kind(trace, kinds)
     whole = "the trace" if steps.source == WHOLE_TRACE else "the recorded steps"
-    kinds_ns = [(KINDS[kind], ns) for kind, ns in named if ns >= NAMED_SHARE * once]
+    kinds_ns = [(ONE_TIME_KINDS[kind], ns) for kind, ns in named if ns >= NAMED_SHARE * once]
     words = [f"{words} {duration(ns)}" if len(kinds_ns) > 1 else words for words, ns in kinds_ns]
     return Doubt(
         f"{duration(once)} ({percent(once / length)}) of {whole} is one-time work ({listed(words, len(words))})",
@@ -129,7 +129,7 @@ def one_time(facts: TrustFacts) -> Doubt | None:
 def _by_kind(trace: Trace, kinds: dict[str, Intervals]) -> list[tuple[str, int]]:
     """Return how long each kind takes in the steps, the longest first; a time of several kinds counts to the last."""
     counted_times, times = NEVER, []
-    for kind in reversed(KINDS):
+    for kind in reversed(ONE_TIME_KINDS):
         times.append((kind, _within(trace, subtract(kinds[kind], counted_times))))
         counted_times = joined(counted_times, kinds[kind])
     return sorted(times, key=lambda of_kind: -of_kind[1])

@@ -8,9 +8,9 @@ from pinprof.measurement.trust.launches import launches_of, launching, may_await
 from pinprof.measurement.trust.losses import AT_END, LOST_COPIES, RECORD_AGAIN, at_start, gpu_span_ns, lost_launches
 from pinprof.replay.bound import GPU_BOUND_SHARE, is_gpu_bound
 from pinprof.trace.collectives import is_collective_kernel
-from pinprof.trace.idle_times import LATE_START_NS
 from pinprof.trace.links import step_at
-from pinprof.trace.one_time_work import compile_times
+from pinprof.trace.spans.idle_times import LATE_START_NS
+from pinprof.trace.spans.one_time_work import compile_times
 from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Bools, Int64s, Trace
 from pinprof.units import counted, duration, listed, percent, shortened
 

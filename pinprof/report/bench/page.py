@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
-from pinprof.bench.bandwidth import CASES
+from pinprof.bench.catalogue.bandwidth import CASES
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.judge import by_size
 from pinprof.bench.results import Bar, Bench, Measured, Picture, Result, amount, shown, spread

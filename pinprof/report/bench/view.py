@@ -10,8 +10,8 @@ from rich.text import Text
 
 from pinprof.bench import EXPERIMENTS, verdicts
 from pinprof.bench.advice import advice
-from pinprof.bench.bandwidth import LAUNCH, RATES
-from pinprof.bench.experiment import SOURCES, Experiment
+from pinprof.bench.catalogue.bandwidth import LAUNCH, RATES
+from pinprof.bench.experiment import TEXTS_WITH_CLAIMS, Experiment
 from pinprof.bench.judge import MATTERS_SHARE, SAME_SHARE, ClaimVerdict
 from pinprof.bench.results import Bench, Measured, Result, amount, shown, spread
 from pinprof.document import doc, filled
@@ -161,7 +161,7 @@ def figure_rows(experiment: Experiment, result: Result) -> list[tuple[str, ...]]
 
 def by_text(judged: Iterable[ClaimVerdict]) -> list[ClaimVerdict]:
     """Return verdicts in the order of the texts: the reader of one finds its statements together."""
-    texts = list(SOURCES)
+    texts = list(TEXTS_WITH_CLAIMS)
     return sorted(judged, key=lambda verdict: texts.index(verdict.sources[0].partition(":")[0]))
 
 
@@ -172,7 +172,7 @@ def claimed_by(verdict: ClaimVerdict) -> str:
 
 def claimants() -> str:
     """Return the sources behind the short names."""
-    return "; ".join(f"{name}: {title}" for name, title in SOURCES.items())
+    return "; ".join(f"{name}: {title}" for name, title in TEXTS_WITH_CLAIMS.items())
 
 
 def reason_of(verdict: ClaimVerdict) -> str:

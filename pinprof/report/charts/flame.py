@@ -17,9 +17,9 @@ from pinprof.report.html import Markup
 from pinprof.report.timeline.kinds import EVENT_KINDS, KIND_OF_ORIGIN
 from pinprof.report.trace.host import measured_step_ns
 from pinprof.report.words import cut
-from pinprof.trace.callers import ENTRY
+from pinprof.trace.callers import STACK_ENTRY
 from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file
-from pinprof.trace.sampled_stacks import HostFrame, HostProfile, HostStack
+from pinprof.trace.metadata.sampled_stacks import HostFrame, HostProfile, HostStack
 from pinprof.units import counted
 
 BOXES_IN_WIDTH = 1000
@@ -242,13 +242,15 @@ def _is_of(frame: FlameFrame, site: WaitSite) -> bool:
 def _from_program(stack: list[str]) -> Iterable[str]:
     """Return a stack from the outermost frame of the program on, without launchers."""
     own_depths = (
-        depth for depth, entry in enumerate(stack) if (match := ENTRY.fullmatch(entry)) and is_user_file(match["file"])
+        depth
+        for depth, entry in enumerate(stack)
+        if (match := STACK_ENTRY.fullmatch(entry)) and is_user_file(match["file"])
     )
     return stack[next(own_depths, 0) :]
 
 
 def _frame(entry: str) -> FlameFrame | None:
-    match = ENTRY.fullmatch(entry)
+    match = STACK_ENTRY.fullmatch(entry)
     if match is None:
         return FlameFrame(cut(called_name(entry) or entry), "", KEY_OF_CODE["torch" if "orch" in entry else "library"])
     if match["function"] in MODULE_WRAPPERS:

@@ -6,7 +6,7 @@ from statistics import median
 from typing import NamedTuple
 
 from pinprof.documents.findings import Collective
-from pinprof.ranks.compare import EXPLAINED, MOSTLY, SKEWED
+from pinprof.ranks.compare import MIN_SHARE_EXPLAINED, MIN_SHARE_OF_REASON, MIN_SKEW_SHARE
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.finding_views import named
@@ -110,11 +110,11 @@ def why_nobody(ranks: Ranks) -> str:
         return "it is unknown who holds up the others: the traces do not show what each rank would need alone"
     longest = longest_alone_first(ranks.rows)[0]
     others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
-    alike = (1 + SKEWED) * (1 + ranks.unsure) * others
+    alike = (1 + MIN_SKEW_SHARE) * (1 + ranks.unsure) * others
     if (longest.alone_ns or 0.0) > alike:
         needs = f"alone it would need {duration(longest.alone_ns or 0.0)}, the others {duration(others)}"
         least = longest.surely_ns or 0.0
-        if longest.explains is not None and longest.explains < EXPLAINED:
+        if longest.explains is not None and longest.explains < MIN_SHARE_EXPLAINED:
             return (
                 f"{NOBODY}: rank {longest.rank} would need longest, but that does not explain what they wait; {needs}"
             )
@@ -132,11 +132,11 @@ def who_comes_last(ranks: Ranks) -> str:
         return ""
     words = f"rank {rank.rank} comes last to {percent(rank.last)} of the collectives, and the others wait"
     words += f" {duration(rank.waited_ns)} per step for it"
-    if rank.begins_later_ns >= MOSTLY * rank.waited_ns:
+    if rank.begins_later_ns >= MIN_SHARE_OF_REASON * rank.waited_ns:
         before = ", and what came before is not recorded" if rank.is_one_step else ""
         return f"{words}: it begins its step {duration(rank.begins_later_ns)} later than they do{before}"
     of_rank = next(row for row in ranks.rows if row.rank == rank.rank)
-    return words + (", which its own work does not explain" if (of_rank.explains or 0.0) < EXPLAINED else "")
+    return words + (", which its own work does not explain" if (of_rank.explains or 0.0) < MIN_SHARE_EXPLAINED else "")
 
 
 def why_long(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:

@@ -7,7 +7,7 @@ from pinprof import hues
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.report.words import printable
 from pinprof.trace.frames import called_name
-from pinprof.trace.sampled_stacks import CodeOrigin
+from pinprof.trace.metadata.sampled_stacks import CodeOrigin
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
 

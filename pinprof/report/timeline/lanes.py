@@ -31,7 +31,7 @@ from pinprof.report.timeline.lane import (
 )
 from pinprof.report.timeline.steps import Window
 from pinprof.trace.collectives import is_collective_kernel
-from pinprof.trace.frames import MODULE, frame, origin_of
+from pinprof.trace.frames import MODULE_PREFIX, frame, origin_of
 from pinprof.trace.tables import HOST_MEMORIES, MEMCPY, MEMSET, NONE, WHOLE_TRACE, Bools, Int64s, Table, Trace
 from pinprof.trace.threads import STEP_PREFIX
 
@@ -264,6 +264,6 @@ def _frame_kinds(trace: Trace) -> Int64s:
 def _kind_of_function(name: str) -> int:
     function = frame(name)
     if function is None:
-        is_torch = name.startswith(MODULE) or " of Tensor object" in name or "torch" in name
+        is_torch = name.startswith(MODULE_PREFIX) or " of Tensor object" in name or "torch" in name
         return kinds.TORCH_CODE_KIND if is_torch else kinds.PACKAGE_CODE_KIND
     return kinds.KIND_OF_ORIGIN[origin_of(function.file)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.report.words import cut
-from pinprof.trace.steps import is_serving
+from pinprof.trace.spans.steps import is_serving
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
 from pinprof.units import NS_PER_MS, counted

@@ -12,7 +12,7 @@ from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest, busiest_
 from pinprof.report.trace.finding_views import MIN_SAVED_SHARE_OF_STEP, FindingView, brief_views
 from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict
-from pinprof.trace.info import batches_held
+from pinprof.trace.metadata.info import batches_held
 from pinprof.trace.vendors import foreign_vendor
 from pinprof.verdict.step_limits import BY_HOST, COMMUNICATION, GPU, HOST, INPUT, IRREGULAR, LimitName
 from pinprof.verdict.verdict import LimitCost, Verdict

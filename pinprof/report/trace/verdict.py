@@ -32,7 +32,7 @@ from pinprof.report.words import (
 )
 from pinprof.rules.rule import Finding
 from pinprof.rules.search import finding_of_verdict, unsearched
-from pinprof.trace.info import batches_held
+from pinprof.trace.metadata.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
 from pinprof.units import between, counted, duration, percent, ranged
 from pinprof.verdict.step_limits import AWAITED, BY_HOST, COMMUNICATION, COPY, GPU, IRREGULAR, LIMITS, LimitName

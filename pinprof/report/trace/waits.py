@@ -20,7 +20,7 @@ from pinprof.report.wait_groups import (
     place_in_group,
 )
 from pinprof.report.words import NOTHING, not_shown, place, whole_place
-from pinprof.rules.sums import LONGEST_NAME, at, idle_gpu, in_or_after, within
+from pinprof.rules.sums import LONGEST_NAMED_CHARS, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
 from pinprof.units import counted, duration, how_many, shortened
 
@@ -188,7 +188,7 @@ def _wait_and_place(*sites: WaitSite) -> str:
     if others:
         return f"the library code (in {len(sites)} places) that{at(site.place).replace(' at ', ' ', 1)} calls"
     name, where = WAITS[site.cause].label, f"{at(site.place)}{within([site])}"
-    return f"{name}{where}" if where else f"{name} ({shortened(site.op or site.call, LONGEST_NAME)})"
+    return f"{name}{where}" if where else f"{name} ({shortened(site.op or site.call, LONGEST_NAMED_CHARS)})"
 
 
 def _in_all(profile: Profile) -> Iterator[Fact]:

@@ -14,7 +14,7 @@ from pinprof.report.html import Column, Markup, hue, number_columns, table
 from pinprof.report.timeline.kinds import short
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
-from pinprof.trace.vendors import OF_AMD
+from pinprof.trace.vendors import AMD_KERNEL
 from pinprof.units import counted, duration, how_many, percent
 from pinprof.verdict.step_limits import GPU
 
@@ -89,7 +89,7 @@ def collectives_in_short(profile: Profile) -> str:
 
 def _name_of_cores(sums: KernelSums) -> str:
     """Return the vendor's name of the units that multiply matrices."""
-    return "matrix cores" if any(OF_AMD.search(row.name) for row in sums.rows) else "tensor cores"
+    return "matrix cores" if any(AMD_KERNEL.search(row.name) for row in sums.rows) else "tensor cores"
 
 
 def on_cores(kind: KindTime, cores: str = "tensor cores") -> str:

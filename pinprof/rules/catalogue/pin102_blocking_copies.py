@@ -7,11 +7,11 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.rule import Change, Evidence, Rule
-from pinprof.rules.wait_sites import look_for_waits
+from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import PAGEABLE
 
-SMALL = "Add non_blocking=True: the driver takes copies this small along with the call, pinned or not."
+FIX_OF_SMALL_COPIES = "Add non_blocking=True: the driver takes copies this small along with the call, pinned or not."
 
 
 def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -19,11 +19,11 @@ def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
     gpu, copy = details.trace.gpu, details.syncs.stalls.copy
     are_small = are_small_to_gpu(gpu, np.arange(len(gpu)))
     of_others = (gpu.host_memory == PAGEABLE) & (has_unpinned_batches(details) | ~are_small)
-    for evidence in look_for_waits("blocking_copy_htod")(details, profile):
+    for evidence in search_waits("blocking_copy_htod")(details, profile):
         unblocked = frozenset(row for row in evidence.edits.unblocked if not of_others[copy[row]])
         if unblocked:
             edits = replace(evidence.edits, pinned=frozenset(), unblocked=unblocked)
-            yield replace(evidence, edits=edits, fix="" if evidence.edits.pinned else SMALL)
+            yield replace(evidence, edits=edits, fix="" if evidence.edits.pinned else FIX_OF_SMALL_COPIES)
 
 
 RULE = Rule(
@@ -45,5 +45,5 @@ RULE = Rule(
     near_miss="x = x.to(device, torch.float16)  # from GPU to GPU: the host does not wait",
     change=Change(r"\.(?:to|cuda|copy_)\(", "add non_blocking=True"),
     causes=("blocking_copy_htod",),
-    look=_blocking,
+    search=_blocking,
 )

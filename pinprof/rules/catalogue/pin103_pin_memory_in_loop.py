@@ -60,5 +60,5 @@ RULE = Rule(
     safe_if=f"{SAFE_REFILL} A Dataset that workers read can be used from several processes.",
     near_miss="loader = DataLoader(data, num_workers=4, pin_memory=True)  # pins in a thread of its own",
     change=Change(r"\.pin_memory\(", "refill one pinned tensor instead"),
-    look=_pin_then_copy,
+    search=_pin_then_copy,
 )

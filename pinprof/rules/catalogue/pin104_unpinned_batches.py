@@ -1,4 +1,4 @@
-from pinprof.rules.copies import pageable_batches
+from pinprof.rules.copies import search_batches
 from pinprof.rules.rule import Change, Rule
 
 RULE = Rule(
@@ -24,5 +24,5 @@ RULE = Rule(
     "swapped. Nothing writes to a batch on the host after its copy was queued.",
     near_miss="for x in DataLoader(data, batch_size=64):\n    log(x.mean())  # stays on the host",
     change=Change(r"\.(?:to|cuda)\(", "add non_blocking=True, and pin_memory=True to the DataLoader"),
-    look=pageable_batches(loader_pins=False),
+    search=search_batches(loader_pins=False),
 )

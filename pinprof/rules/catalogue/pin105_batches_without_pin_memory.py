@@ -1,4 +1,4 @@
-from pinprof.rules.copies import pageable_batches
+from pinprof.rules.copies import search_batches
 from pinprof.rules.rule import Rule
 
 RULE = Rule(
@@ -29,5 +29,5 @@ RULE = Rule(
     near_miss="class Batch(NamedTuple):  # a DataLoader pins what named tuples hold\n"
     "    x: torch.Tensor\n"
     "    y: torch.Tensor",
-    look=pageable_batches(loader_pins=True),
+    search=search_batches(loader_pins=True),
 )

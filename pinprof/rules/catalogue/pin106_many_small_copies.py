@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
-from pinprof.rules.copies import MANY_COPIES, many_small, of_places
+from pinprof.rules.copies import MIN_SMALL_COPIES, many_small, of_places
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.sums import Copies
 from pinprof.trace.calls import SMALL_COPY_BYTES
@@ -32,7 +32,8 @@ RULE = Rule(
     short="one large copy",
     answers=("copy",),
     numbers="equal",
-    looks_at=f"{MANY_COPIES} or more HtoD copies of at most {SMALL_COPY_BYTES // 1024} KiB per step from one place.",
+    looks_at=f"{MIN_SMALL_COPIES} or more HtoD copies of at most {SMALL_COPY_BYTES // 1024} KiB per step from one "
+    "place.",
     why="A small copy spends its time on launch and start, not on the transfer: many of them cost far more than one "
     "copy of the same bytes.",
     fix="Put them into one tensor on the host, copy that, and take views of it on the GPU. If the collate_fn of a "
@@ -45,5 +46,5 @@ RULE = Rule(
     "they share memory.",
     near_miss="parts = [x.to(device) for x in small[:4]]  # so few cost less than to pack them",
     change=Change(r"\.(?:to|cuda|copy_)\(", "pack them into one copy"),
-    look=_small,
+    search=_small,
 )

@@ -13,7 +13,7 @@ from pinprof.rules.sums import Copies, copies_in_steps
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PINNED, Bools, Int64s, Trace
 from pinprof.units import rate
 
-SLOW_SHARE = 0.5
+SLOW_SHARE_OF_BEST_RATE = 0.5
 """Pinned copies at less than this share of the best rate in the trace are slow."""
 SLOW_LINK_GBPS = 10.0
 """A PCIe 3.0 x16 link carries 12 GB/s from pinned memory, and newer ones more: less is slow on any GPU of a server."""
@@ -28,7 +28,7 @@ def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
         if not of_direction.any():
             continue
         best = float(rates[of_direction].max())
-        slow = of_direction & (rates < max(SLOW_SHARE * best, SLOW_LINK_GBPS))
+        slow = of_direction & (rates < max(SLOW_SHARE_OF_BEST_RATE * best, SLOW_LINK_GBPS))
         reason = _why_slow(details.trace, rows[slow])
         evidence_of = partial(_slow_evidence, f"pinned {DIRECTIONS[code]} copies", best, reason)
         yield from of_places(profile, copies_in_steps(details, profile, slow), evidence_of)
@@ -77,5 +77,5 @@ RULE = Rule(
     safe_if="The node has enough cores for the process and its workers: they run on no other node. On the wrong node "
     "the copies become slower, not faster.",
     near_miss="python train.py  # on a machine of one node",
-    look=_slow,
+    search=_slow,
 )

@@ -1,4 +1,4 @@
-from pinprof.rules.copies import pageable
+from pinprof.rules.copies import search_pageable
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.snippets import COST_OF_LATER, READ_LATER, read_later
 from pinprof.trace.tables import DTOH
@@ -22,6 +22,6 @@ RULE = Rule(
     safe_if=f"host is read only after the event: read earlier, it silently holds old values. {COST_OF_LATER}",
     near_miss="host.copy_(x, non_blocking=True)  # host is pinned: nothing waits",
     change=Change(r"\.(?:to|cpu|copy_)\(", "copy it into pinned memory, and read it a step late"),
-    look=pageable(DTOH),
+    search=search_pageable(DTOH),
     exposures=(("pageable", "DtoH"),),
 )

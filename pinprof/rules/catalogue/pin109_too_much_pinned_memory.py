@@ -6,14 +6,14 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
 from pinprof.units import percent, size
 
-LARGE_SHARE = 0.5
+TOO_MUCH_SHARE = 0.5
 """From this share on a program has locked more than it has left for its workers, the page cache from which they read,
 and all other processes. NVIDIA warns of too much, and names no figure."""
 
 
 def _too_much(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
     memory = profile.info.host_memory
-    if memory is None or memory.pinned_bytes <= 0 or memory.pinned_bytes < LARGE_SHARE * memory.unpinned_bytes:
+    if memory is None or memory.pinned_bytes <= 0 or memory.pinned_bytes < TOO_MUCH_SHARE * memory.unpinned_bytes:
         return
     room = memory.unpinned_bytes
     in_use = "" if memory.used_bytes is None else f"{size(memory.used_bytes)} of it in use, "
@@ -22,7 +22,7 @@ def _too_much(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa
         0.0,
         f"torch has pinned {size(memory.pinned_bytes)} ({in_use}at most {size(memory.peak_bytes)} so far): "
         f"{percent(memory.pinned_bytes / max(room, 1))} of the {size(room)} that {limited_by} if nothing were pinned. "
-        f"From {percent(LARGE_SHARE)} on more is locked than is left for the workers, "
+        f"From {percent(TOO_MUCH_SHARE)} on more is locked than is left for the workers, "
         "the page cache and all other processes",
         at_any_cost=True,
     )
@@ -36,7 +36,7 @@ RULE = Rule(
     answers=("copy", "allocation"),
     numbers="equal",
     looks_at="The memory that torch's allocator has pinned after the last recorded step, as a share of what the "
-    f"program could have with nothing pinned. From {percent(LARGE_SHARE)} on, more is locked than is left for "
+    f"program could have with nothing pinned. From {percent(TOO_MUCH_SHARE)} on, more is locked than is left for "
     "everything else. Only in traces that pinprof recorded, with a torch that has torch.cuda.host_memory_stats.",
     why="Pinned memory cannot be swapped or reclaimed. Less memory is left for the page cache, from which a DataLoader "
     "reads, for its workers and for other processes, which are killed when none is left. torch rounds each pinned "
@@ -55,5 +55,5 @@ RULE = Rule(
     "loader = DataLoader(data, batch_size=64, num_workers=4, prefetch_factor=2, pin_memory=True)",
     safe_if=f"{SAFE_REFILL} The workers keep up with fewer batches ready.",
     near_miss="loader = DataLoader(data, num_workers=4, pin_memory=True)  # 8 batches are pinned at a time",
-    look=_too_much,
+    search=_too_much,
 )

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
-from pinprof.rules.wait_sites import look_for_waits, waits_of
+from pinprof.rules.wait_sites import search_waits, waits_of
 
-OF_DISTRIBUTIONS = "torch/distributions/"
+PATH_OF_DISTRIBUTIONS = "torch/distributions/"
 """In the files whose code validates the arguments of a distribution."""
-VALIDATION = "a distribution that validates its arguments waits for the GPU"
-NO_VALIDATION = (
+TITLE_OF_VALIDATION = "a distribution that validates its arguments waits for the GPU"
+FIX_OF_VALIDATION = (
     "Turn the validation off where the arguments are known to be right: validate_args=False, or for all distributions "
     "torch.distributions.Distribution.set_default_validate_args(False)."
 )
@@ -17,15 +17,15 @@ NO_VALIDATION = (
 
 def _branches(details: Details, profile: Profile) -> Iterator[Evidence]:
     """Look for branches on values; what torch.distributions asks by itself has a fix of its own."""
-    for evidence in look_for_waits("bool")(details, profile):
+    for evidence in search_waits("bool")(details, profile):
         places = {evidence.place, *(site.place for site in evidence.sites)}
         stacks = [site.stack for site in details.syncs.sites if site.cause == "bool" and site.place in places]
-        validate = all(any(OF_DISTRIBUTIONS in entry for entry in stack) for stack in stacks)
-        yield replace(evidence, title=VALIDATION, fix=NO_VALIDATION) if stacks and validate else evidence
+        validate = all(any(PATH_OF_DISTRIBUTIONS in entry for entry in stack) for stack in stacks)
+        yield replace(evidence, title=TITLE_OF_VALIDATION, fix=FIX_OF_VALIDATION) if stacks and validate else evidence
 
 
-OF_BRANCHES = waits_of("bool")
-OF_BRANCHES["look"] = _branches
+FACTS_OF_BRANCHES = waits_of("bool")
+FACTS_OF_BRANCHES["search"] = _branches
 
 RULE = Rule(
     id="PIN202",
@@ -72,5 +72,5 @@ RULE = Rule(
     "finite gradients. A failed _assert_async ends the process's CUDA context: you cannot handle it as an exception.",
     near_miss="if x.shape[0] > 1:  # the host knows shapes\n    y = x.mean(0)",
     change=Change(r"\b(?:if|while|assert)\b[^:#]*", "leave the decision to the GPU"),
-    **OF_BRANCHES,
+    **FACTS_OF_BRANCHES,
 )

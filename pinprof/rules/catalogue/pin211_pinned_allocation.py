@@ -4,14 +4,14 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.sums import ops_of
-from pinprof.rules.wait_sites import look_for_waits
+from pinprof.rules.wait_sites import search_waits
 from pinprof.units import duration, how_many
 
 
 def _allocated(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for pinned memory that is allocated or freed; without work of a GPU, for how long that takes the host."""
+    """Look for pinned memory that is allocated or freed; without work of a GPU only the host's time is told."""
     if profile.withheld.drain is None:
-        yield from look_for_waits("host_alloc")(details, profile)
+        yield from search_waits("host_alloc")(details, profile)
         return
     allocating = (site for site in details.syncs.sites if site.cause == "host_alloc" and site.is_of_the_code)
     sites = [site for site in allocating if site.in_steps.count]
@@ -59,6 +59,6 @@ RULE = Rule(
     "first dimension only. The wait keeps the host one step ahead at most.",
     near_miss="staging = torch.empty(x.shape)  # not pinned: no lock of the driver",
     change=Change(r"\b(?:empty|zeros|pin_memory)\(", "allocate it once, before the loop"),
-    look=_allocated,
+    search=_allocated,
     causes=("host_alloc",),
 )

@@ -5,13 +5,14 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.wait_sites import look_for_waits
-from pinprof.trace.phases import nan_checks
+from pinprof.rules.snippets import PLAIN_TRAINING
+from pinprof.rules.wait_sites import search_waits
+from pinprof.trace.spans.phases import nan_checks
 
 
 def _checks(details: Details, profile: Profile) -> Iterator[Evidence]:
     removed = Edits(removed_ops=frozenset(nan_checks(details.trace).tolist()))
-    for evidence in look_for_waits("nan_check", are_one=True)(details, profile):
+    for evidence in search_waits("nan_check", are_one=True)(details, profile):
         yield replace(evidence, edits=evidence.edits | evidence.at_most | removed, at_most=Edits(), keep="")
 
 
@@ -31,16 +32,12 @@ RULE = Rule(
     "    optimizer.zero_grad()\n"
     "    loss_of(model(x), y).backward()  # waits at each node\n"
     "    optimizer.step()",
-    code="torch.autograd.set_detect_anomaly(False)\n\n"
-    "for x, y in batches:\n"
-    "    optimizer.zero_grad()\n"
-    "    loss_of(model(x), y).backward()\n"
-    "    optimizer.step()",
+    code=f"torch.autograd.set_detect_anomaly(False)\n\n{PLAIN_TRAINING}",
     safe_if="No NaN is searched for: without it, training goes on with NaN.",
     near_miss="with torch.autograd.set_detect_anomaly(True, check_nan=False):  # keeps stacks, and reads nothing\n"
     "    model(x).sum().backward()",
     answers=("sync",),
     what_if="--drop-syncs",
     causes=("nan_check",),
-    look=_checks,
+    search=_checks,
 )

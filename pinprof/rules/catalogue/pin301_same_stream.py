@@ -1,4 +1,4 @@
-from pinprof.rules.copies import exposed
+from pinprof.rules.copies import search_exposed
 from pinprof.rules.rule import Rule
 
 RULE = Rule(
@@ -31,6 +31,6 @@ RULE = Rule(
     "record_stream keeps its memory until the kernels are done. Nothing writes to a batch on the host afterwards. GPU "
     "memory suffices for one more batch, and one for each step that the host is ahead.",
     near_miss="with torch.cuda.stream(side):\n    batch = host.to(device, non_blocking=True)  # on a stream of its own",
-    look=exposed("same_stream"),
+    search=search_exposed("same_stream"),
     exposures=(("same_stream", "HtoD"),),
 )

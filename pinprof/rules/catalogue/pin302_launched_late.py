@@ -1,4 +1,4 @@
-from pinprof.rules.copies import exposed
+from pinprof.rules.copies import search_exposed
 from pinprof.rules.rule import Rule
 
 RULE = Rule(
@@ -18,6 +18,6 @@ RULE = Rule(
     safe_if="As for PIN301, which defines fetch(): the kernels' stream has waited for the copy of this batch before "
     "the next copy is launched. The copy depends on nothing that train() does.",
     near_miss="following = host.to(device, non_blocking=True)  # while queued kernels run\nlog(x.sum().item())",
-    look=exposed("launched_late"),
+    search=search_exposed("launched_late"),
     exposures=(("launched_late", "HtoD"),),
 )

@@ -1,5 +1,5 @@
 from pinprof.rules.rule import Rule
-from pinprof.rules.wait_sites import look_for_waits
+from pinprof.rules.wait_sites import search_waits
 
 RULE = Rule(
     id="PIN303",
@@ -22,5 +22,5 @@ RULE = Rule(
     "expandable segments may not be shared with other processes.",
     near_miss="torch.cuda.empty_cache()  # once, before the loop\nfor batch in batches:\n    train(batch)",
     causes=("device_malloc", "device_free"),
-    look=look_for_waits("device_malloc", "device_free", are_one=True),
+    search=search_waits("device_malloc", "device_free", are_one=True),
 )

@@ -39,6 +39,6 @@ RULE = Rule(
     code="when = schedule(wait=10, warmup=5, active=5)  # the program runs for 20 steps or more",
     safe_if="None: it only changes what is recorded.",
     near_miss="when = torch.profiler.schedule(wait=0, warmup=10, active=5)  # warm-up runs, and is not kept",
-    look=_cold,
+    search=_cold,
     causes=("module_load",),
 )

@@ -7,7 +7,7 @@ from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, with_workers
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.units import duration
 
-RECORDED_SHARE = 0.8
+RECORDED_SHARE_OF_WAIT = 0.8
 """A trace that has less than this share of the wait does not show how the step without the profiler waits."""
 
 
@@ -25,7 +25,7 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
         yield with_workers(Evidence(step - traced, text, fix=faster), details, None, step)
         return
     text = f"the thread that makes the steps waits {duration(wait)} {profile.steps.per} for the next batch"
-    is_half_recorded = feed is not None and traced_wait < RECORDED_SHARE * wait
+    is_half_recorded = feed is not None and traced_wait < RECORDED_SHARE_OF_WAIT * wait
     why = f"; {duration(traced_wait)} of the wait is in the trace: {filled}" if is_half_recorded else ""
     yield with_workers(Evidence(wait, text, fix=faster), details, feed or Feed(wait, wait), step or traced, why)
 
@@ -46,5 +46,5 @@ RULE = Rule(
     safe_if="The machine has cores and memory for the workers, and reads data as fast as they ask for it. "
     f"{SAFE_WORKERS}",
     near_miss="loader = DataLoader(data, num_workers=1)  # a step takes longer than to make a batch",
-    look=_loader,
+    search=_loader,
 )

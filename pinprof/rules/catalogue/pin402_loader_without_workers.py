@@ -36,5 +36,5 @@ RULE = Rule(
     code="loader = DataLoader(data, num_workers=4, persistent_workers=True)",
     safe_if=f"The dataset can be pickled. {SAFE_WORKERS}",
     near_miss="loader = DataLoader(data)  # the GPU has work queued while the next batch is made",
-    look=_in_process,
+    search=_in_process,
 )

@@ -11,32 +11,34 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at
 from pinprof.units import counted, duration, percent
 
-ENOUGH = 30
+MIN_WORKER_SAMPLES = 30
 """Fewer samples do not tell one line from another."""
-LEAST = 0.1
+MIN_LINE_SHARE_OF_BATCH = 0.1
 """A line that takes a smaller share of a batch is not named."""
-MOST_NAMED = 3
+MAX_WORKER_LINES = 3
 """Lines that a sentence names."""
-MOSTLY = 0.5
-"""A function that takes more of a line's samples is what the line calls. Workers are late that a step is waiting for
-during more of its time: to receive a batch takes less."""
+MOST_OF_LINE = 0.5
+"""A line is said to call a function that takes more of its samples. Workers are late if a step waits for them for a
+larger share of its time: to receive a batch takes less."""
 
 
 def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
     worker, step, feed = details.trace.info.worker, profile.step_ns, feed_of(details)
     sums = measure_host(worker)
-    if worker is None or sums is None or not step or feed is None or sums.samples < ENOUGH:
+    if worker is None or sums is None or not step or feed is None or sums.samples < MIN_WORKER_SAMPLES:
         return
     lines = [(line, sums.share(line.count - line.imports)) for line in sums.called]
-    lines = [(line, share) for line, share in sorted(lines, key=lambda pair: -pair[1]) if share >= LEAST]
-    wait = feed.input_ns if feed.input_ns >= MOSTLY * step else feed.wait_ns if feed.is_late(step) else 0.0
+    lines = [
+        (line, share) for line, share in sorted(lines, key=lambda pair: -pair[1]) if share >= MIN_LINE_SHARE_OF_BATCH
+    ]
+    wait = feed.input_ns if feed.input_ns >= MOST_OF_LINE * step else feed.wait_ns if feed.is_late(step) else 0.0
     if not wait or not lines or not worker.steps:
         return
     batch, cost = worker.window_ms * 1e6 / worker.steps, wait * lines[0][1]
     without = Edits(most_input_ns=feed.input_ns - cost)
     if feed.is_late(step):  # the steps that were recorded need not wait, as the workers had filled their queue
         without |= Edits(batch_ns=step - cost)
-    named = ", ".join(f"{percent(share)} of it{_line_code(line)}" for line, share in lines[:MOST_NAMED])
+    named = ", ".join(f"{percent(share)} of it{_line_code(line)}" for line, share in lines[:MAX_WORKER_LINES])
     yield Evidence(
         cost,
         f"a worker makes a batch in {duration(batch)}: {named}{_enough(details, batch, step - wait)}",
@@ -50,9 +52,9 @@ def _line_code(line: CalledLine) -> str:
     package, names = "", line.parts[:1]
     if line.libraries:
         call, count = line.libraries[0]
-        if count > MOSTLY * line.count:
+        if count > MOST_OF_LINE * line.count:
             package, names = call.package, ((" → ".join(call.names), count),)
-    called = [name for name, count in names if count > MOSTLY * line.count]
+    called = [name for name, count in names if count > MOST_OF_LINE * line.count]
     words = " ".join((package, *called)).strip()
     return f"{at(line.place)}{f' in {words}' if words else ''}"
 
@@ -90,5 +92,5 @@ RULE = Rule(
     "    return data[index] * weights[index]",
     safe_if="What is kept depends on nothing that changes from sample to sample, such as random numbers.",
     near_miss="def item(index):\n    return data[index]  # no work, and the step is longer",
-    look=_slow_line,
+    search=_slow_line,
 )

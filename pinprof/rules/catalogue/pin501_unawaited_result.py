@@ -35,5 +35,5 @@ RULE = Rule(
     code=AWAIT_BEFORE_READ,
     safe_if=SAFE_AWAIT,
     near_miss="host = x.to('cpu')  # blocking: the numbers are there when it returns\nuse(host)",
-    look=_unawaited,
+    search=_unawaited,
 )

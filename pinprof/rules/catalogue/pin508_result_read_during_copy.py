@@ -1,4 +1,4 @@
-from pinprof.rules.copies import touched_in_flight
+from pinprof.rules.copies import search_touched
 from pinprof.rules.rule import Rule
 from pinprof.rules.snippets import AWAIT_BEFORE_READ, READ_AT_ONCE, SAFE_AWAIT
 
@@ -18,5 +18,5 @@ RULE = Rule(
     code=AWAIT_BEFORE_READ,
     safe_if=SAFE_AWAIT,
     near_miss="host = x.to('cpu')  # blocking: the numbers are there when it returns\nlog(host.mean())",
-    look=touched_in_flight("read"),
+    search=search_touched("read"),
 )

@@ -1,8 +1,8 @@
-from pinprof.rules.copies import touched_in_flight
+from pinprof.rules.copies import search_touched
 from pinprof.rules.rule import Rule
 from pinprof.rules.snippets import awaited
 
-SEND = "batch = staging.to(device, non_blocking=True)"
+SEND_STAGING = "batch = staging.to(device, non_blocking=True)"
 
 RULE = Rule(
     id="PIN509",
@@ -19,10 +19,10 @@ RULE = Rule(
     fix="Record an event after the copy, on the stream of the copy, and wait for it before its source is written to, "
     "or fill two buffers in turn, each with its event; pinprof run --guard says for certain whether it is written too "
     "early.",
-    before=f"{SEND}\nstaging.zero_()  # the copy may not have run yet",
-    code=awaited(SEND, "staging.zero_()", "  # before staging is written to"),
+    before=f"{SEND_STAGING}\nstaging.zero_()  # the copy may not have run yet",
+    code=awaited(SEND_STAGING, "staging.zero_()", "  # before staging is written to"),
     safe_if="Always: it only makes the program correct. With two buffers the wait is for the copy of two steps ago, "
     "and rarely costs anything.",
     near_miss="batch = host.to(device)  # blocking: it has been read when it returns\nhost.zero_()",
-    look=touched_in_flight("written"),
+    search=search_touched("written"),
 )

@@ -5,9 +5,9 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.graphs import capture_of
-from pinprof.rules.launching import IDLE, compiling, host_ops, how_to_launch, late_ns, pauses
+from pinprof.rules.launching import MIN_IDLE_SHARE_OF_STEP, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import MOST_NAMED, at, idle_within
+from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 from pinprof.units import duration, how_many, listed
 
 
@@ -15,12 +15,12 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
     launches, late = profile.launches, late_ns(profile)
     late -= min(late, _other_work_ns(details, profile))
     late = min(late, launches.many_ns if launches else 0.0)
-    if launches is None or late < IDLE * (profile.step_ns or 0.0) or not late:
+    if launches is None or late < MIN_IDLE_SHARE_OF_STEP * (profile.step_ns or 0.0) or not late:
         return
     capture = capture_of(details.trace, details.syncs, "step")
     graphs = Edits(graphed=frozenset(capture.calls.tolist()))
     named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in capture.blockers]
-    forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MOST_NAMED)}"
+    forbidden = f". A single CUDA graph of the step cannot hold: {listed(named, MAX_THINGS_NAMED)}"
     if not named:
         forbidden = "; nothing that the trace shows keeps the step from being one CUDA graph" * (
             profile.steps.count > 1
@@ -96,5 +96,5 @@ RULE = Rule(
     "anew, or has to run in Python in each step: Python runs once, at the capture. Inputs and outputs keep their "
     "place in memory.",
     near_miss="y = model(x.repeat(1000, 1))  # as many launches, but each keeps the GPU busy",
-    look=_small_kernels,
+    search=_small_kernels,
 )

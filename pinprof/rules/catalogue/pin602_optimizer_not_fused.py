@@ -8,17 +8,17 @@ from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.units import duration, how_many
 
-MANY = 20
+MIN_OPTIMIZER_LAUNCHES = 20
 """Launches of an optimizer that a fused one is far below: it makes a few for all parameters of a kind."""
-LEAST = 0.01
-"""Of the step: where no launch comes late, a GPU that is busy for less time less gains nothing that can be told."""
+MIN_FUSED_SHARE_OF_STEP = 0.01
+"""If no launch comes late, a fused optimizer has to spare at least this share of the step on the GPU."""
 
 
 def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
     late = late_ns(profile)
     phases = profile.launches.phases if profile.launches else ()
     phase = next((part for part in phases if part.name == "optimizer"), None)
-    if phase is None or phase.launches < MANY:
+    if phase is None or phase.launches < MIN_OPTIMIZER_LAUNCHES:
         return
     of_optimizers = capture_of(details.trace, details.syncs, "optimizer").calls
     calls = fusible(details.trace, of_optimizers)
@@ -27,7 +27,7 @@ def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
     fused = fused_ns(details.trace, calls)
     as_recorded = float(details.trace.gpu.duration_ns[list(fused)].sum())
     spared = (as_recorded - sum(fused.values())) / profile.steps.divisor
-    if launches < MANY or (not late and spared < LEAST * (profile.step_ns or 0.0)):
+    if launches < MIN_OPTIMIZER_LAUNCHES or (not late and spared < MIN_FUSED_SHARE_OF_STEP * (profile.step_ns or 0.0)):
         return
     less = f", and {duration(spared)} less in a fused optimizer" if spared else ""
     launched = (
@@ -57,5 +57,5 @@ RULE = Rule(
     code="optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
     safe_if="The parameters are floating-point numbers on one kind of device. Results differ by rounding.",
     near_miss="optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=True)  # a few launches",
-    look=_optimizer,
+    search=_optimizer,
 )

@@ -18,41 +18,45 @@ from pinprof.rules.copies import many_small
 from pinprof.rules.launching import late_ns, pauses
 from pinprof.rules.remedies import remedy_of, remedy_of_line
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import MOST_NAMED, at, idle_within
-from pinprof.trace.idle_times import python_in_nodes
+from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 from pinprof.trace.lines import PauseCode, Place
-from pinprof.trace.one_time_work import NEVER
-from pinprof.trace.phases import NODE, torch_times
+from pinprof.trace.spans.idle_times import python_in_nodes
+from pinprof.trace.spans.one_time_work import NEVER
+from pinprof.trace.spans.phases import NODE, torch_times
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, listed, percent
 
-PAUSED = 0.1
+MIN_PYTHON_SHARE_OF_STEP = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""
-MOST_NODES = 2
+MAX_NODES_NAMED = 2
 """Nodes of backward passes that a sentence names."""
-MOST = 0.5
+SHARE_NAMED_ALONE = 0.5
 """A place that takes a larger share is named alone."""
-LEAST = 0.05
+MIN_SHARE_NAMED = 0.05
 """A place that takes a smaller share is not named."""
-LEAST_PART = 0.1
+MIN_SHARE_ADVISED = 0.2
+"""To change a place that takes a smaller share of the pauses would not save what the finding says."""
+MIN_PART_SHARE_OF_SAMPLES = 0.1
 """A function of a library that takes a smaller share of the step is not named."""
-PACK = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
-PACK_SOMEWHERE = "Pack the many small copies of the step into one, which also spares the loop around them (PIN106)."
+PACK_COPIES_OF_LINE = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
+PACK_COPIES_OF_STEP = (
+    "Pack the many small copies of the step into one, which also spares the loop around them (PIN106)."
+)
 """The same of copies whose line is not known."""
-NO_OP = ("user", "library")
+KINDS_WITHOUT_OPS = ("user", "library")
 """Kinds of code that may run no op of torch and wait for no input."""
-IN_TORCH = "which is torch's own code, or code that it calls"
-OPTIMIZER = "the optimizer"
-IN_NODES = "within {} of backward passes: Python code that these call"
-RECORD = "To see which code it is, record the program with `pinprof run`, or with with_stack=True."
+CODE_OF_TORCH = "which is torch's own code, or code that it calls"
+IN_OPTIMIZER = "the optimizer"
+WITHIN_NODES = "within {} of backward passes: Python code that these call"
+RECORD_STACKS = "To see which code it is, record the program with `pinprof run`, or with with_stack=True."
 
-OF_HOOK = (
+FIX_OF_HOOK = (
     "Do less in the Python code that backward passes call: operations on the GPU, every N steps, or once behind the "
     "backward pass for all gradients together."
 )
-NOT_KNOWN = "The trace shows what takes the time, not what could take its place."
-NOT_SEEN = "The trace does not show which code it is."
-FREES = re.compile(r"(async )?for |del ")
+NO_REMEDY_KNOWN = "See whether each step needs it; pinprof knows no other way to write this code."
+CODE_NOT_SEEN = "The trace does not show which code it is."
+FREEING_LINE = re.compile(r"(async )?for |del ")
 """A line that calls nothing itself: memory is freed there, such as a batch that workers shared (munmap)."""
 
 
@@ -63,26 +67,28 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     times = pauses(details)
     paused = _paused(details, times)
     idle = idle_within(details, profile, *times) * paused.python
-    lasts = pause.time_ns if pause and idle >= PAUSED * step else 0.0
+    lasts = pause.time_ns if pause and idle >= MIN_PYTHON_SHARE_OF_STEP * step else 0.0
     lines = _program_lines(details, profile)
     shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
-    if not lasts and shown < PAUSED:
+    if not lasts and shown < MIN_PYTHON_SHARE_OF_STEP:
         return
     words = []
     if lasts and pause:
         words.append(_paused_text(profile, pause, paused))
-    if shown >= PAUSED:
+    if shown >= MIN_PYTHON_SHARE_OF_STEP:
         words.append(
             f"without the profiler it is in Python for {percent(shown)} of the step: {_lines_text(profile, lines)}"
         )
-    place = lines[0][0].place if shown >= PAUSED else _optimizers_line(profile, paused)
+    place = lines[0][0].place if shown >= MIN_PYTHON_SHARE_OF_STEP else _optimizers_line(profile, paused)
     place = paused.code.places[0].place if lasts and paused.code and paused.code.places else place
     yield Evidence(
         min(max(idle, shown * step), late),
         "; ".join(words),
         *place,
         edits=Edits(without_pauses=True),
-        fix=_how_to_spare(details, profile, place, paused if lasts else None, lines if shown >= PAUSED else ()),
+        fix=_how_to_spare(
+            details, profile, place, paused if lasts else None, lines if shown >= MIN_PYTHON_SHARE_OF_STEP else ()
+        ),
     )
 
 
@@ -96,21 +102,26 @@ def _how_to_spare(
     """Return what to do about the Python of this line, or of the step where no line is known."""
     copied = [copies.place for copies in many_small(details, profile)] if place.line is not None else []
     if any(copies[:2] == place[:2] for copies in copied):
-        return PACK
+        return PACK_COPIES_OF_LINE
     if any(copies.line is None for copies in copied):
-        return PACK_SOMEWHERE
-    code = paused.code.places[0] if paused and paused.code and paused.code.places else None
-    if code:
-        if paused and paused.in_hooks and not code.package:
-            return OF_HOOK
-        return remedy_of(code.package, code.called) or remedy_of_line(_source(details, code.place)) or NOT_KNOWN
+        return PACK_COPIES_OF_STEP
+    code = paused.code if paused else None
+    if paused and code and code.places:
+        first = code.places[0]
+        if paused.in_hooks and not first.package:
+            return FIX_OF_HOOK
+        known = remedy_of(first.package, first.called) or remedy_of_line(_source(details, first.place))
+        matters = first.ns >= MIN_SHARE_ADVISED * code.total_ns
+        return known if known and matters else NO_REMEDY_KNOWN
     if lines:
-        call = _library_of(*lines[0])
-        names = (*call.names, *_parts(profile.host, lines[0][0])[:1]) if call else ()
-        known = remedy_of(call.package, names) if call else remedy_of_line(_source(details, lines[0][0].place))
-        return known or NOT_KNOWN
+        line, own = lines[0]
+        call = _library_of(line, own)
+        names = (*call.names, *_parts(profile.host, line)[:1]) if call else ()
+        known = remedy_of(call.package, names) if call else remedy_of_line(_source(details, line.place))
+        matters = own >= MIN_SHARE_ADVISED * sum(samples for _, samples in lines)
+        return known if known and matters else NO_REMEDY_KNOWN
     is_seen = profile.host is not None or len(details.trace.functions)
-    return NOT_SEEN if is_seen else RECORD
+    return CODE_NOT_SEEN if is_seen else RECORD_STACKS
 
 
 def _source(details: Details, place: Place) -> str:
@@ -122,11 +133,11 @@ def _source(details: Details, place: Place) -> str:
 
 def _optimizers_line(profile: Profile, paused: "_Paused") -> Place:
     """Return the line that calls the optimizer, if most of the pauses are in it, and samples show a single line."""
-    if paused.phase != OPTIMIZER or profile.host is None:
+    if paused.phase != IN_OPTIMIZER or profile.host is None:
         return Place()
     counts = {line.place: dict(line.parts).get("optimizer", 0) for line in profile.host.called}
     most = max(counts, key=counts.__getitem__, default=Place())
-    return most if counts and counts[most] > MOST * sum(counts.values()) else Place()
+    return most if counts and counts[most] > SHARE_NAMED_ALONE * sum(counts.values()) else Place()
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,7 @@ class _Paused:
     @property
     def in_hooks(self) -> bool:
         """Whether backward passes call most of it."""
-        return length(self.in_nodes) > MOST * length(self.times)
+        return length(self.in_nodes) > SHARE_NAMED_ALONE * length(self.times)
 
     @property
     def python(self) -> float:
@@ -167,12 +178,14 @@ def _paused(details: Details, times: Intervals) -> _Paused:
     in_nodes = intersect(times, python_in_nodes(trace))
     of_torch = torch_times(trace)
     parts = {
-        OPTIMIZER: of_torch.optimizers,
+        IN_OPTIMIZER: of_torch.optimizers,
         "backward passes": of_torch.backward,
-        f"backward passes and {OPTIMIZER}": of_torch.both,
+        f"backward passes and {IN_OPTIMIZER}": of_torch.both,
     }
     whole = length(times)
-    phase = next((name for name, part in parts.items() if 0 < MOST * whole <= length(intersect(times, part))), "")
+    phase = next(
+        (name for name, part in parts.items() if 0 < SHARE_NAMED_ALONE * whole <= length(intersect(times, part))), ""
+    )
     in_torch = intersect(times, parts.get(phase, NEVER))
     nodes = _nodes_around(trace, in_nodes)
     paused = _Paused(len(rows), times, in_nodes, nodes, in_torch, phase, code_in_pauses(trace, details.sources, times))
@@ -184,9 +197,11 @@ def _nodes_around(trace: Trace, times: Intervals) -> tuple[str, ...]:
     ops = trace.ops
     rows = np.flatnonzero(ops.named(lambda name: name.startswith(NODE)))
     within = np.bincount(ops.name[rows], covered(times, ops.start_ns[rows], ops.end_ns[rows]), len(ops.names))
-    most = np.argsort(-within, kind="stable")[:MOST_NODES]
+    most = np.argsort(-within, kind="stable")[:MAX_NODES_NAMED]
     return tuple(
-        ops.names[code].removeprefix(NODE) for code in most.tolist() if within[code] >= LEAST * within.sum() > 0
+        ops.names[code].removeprefix(NODE)
+        for code in most.tolist()
+        if within[code] >= MIN_SHARE_NAMED * within.sum() > 0
     )
 
 
@@ -206,32 +221,33 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     if paused.code and paused.code.places:
         return f"{text}: {_named_code(paused.code, paused.steps)}"
     if paused.in_hooks:
-        return (
-            f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {IN_NODES.format(' and '.join(paused.nodes))}"
-        )
+        nodes = WITHIN_NODES.format(" and ".join(paused.nodes))
+        return f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {nodes}"
     longest = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
     text += f"{longest}: that is {PAUSE_MEANING}"
     if paused.phase:
-        text += f"; {duration(paused.per_step(paused.in_torch))} of it within {paused.phase}, {IN_TORCH}"
+        text += f"; {duration(paused.per_step(paused.in_torch))} of it within {paused.phase}, {CODE_OF_TORCH}"
     return text
 
 
 def _shared(code: PauseCode, per: int) -> str:
     """Return the functions that share the time of a library's function; nothing where it is the time of one."""
-    return listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MOST_NAMED)
+    return listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MAX_THINGS_NAMED)
 
 
 def _named_code(code: PausedCode, per: int) -> str:
     """Return the places that take most of the pauses, or the one that takes more than half."""
     first = code.places[0]
-    named = [place for place in code.places[:MOST_NAMED] if place.ns >= LEAST * code.total_ns] or [first]
-    if first.ns > MOST * code.total_ns:
+    named = [place for place in code.places[:MAX_THINGS_NAMED] if place.ns >= MIN_SHARE_NAMED * code.total_ns] or [
+        first
+    ]
+    if first.ns > SHARE_NAMED_ALONE * code.total_ns:
         named = [first]
     words: list[str] = []
     for place in named:
         of_total = "" if words else f" of {duration(code.total_ns / per)}"
         words.append(f"{duration(place.ns / per)}{of_total}{_code(place, per)}")
-    if code.outside_ns >= LEAST * code.total_ns:
+    if code.outside_ns >= MIN_SHARE_NAMED * code.total_ns:
         words.append(f"{duration(code.outside_ns / per)} in calls into torch, in which no Python runs")
     return ", ".join(words)
 
@@ -265,8 +281,8 @@ def _program_lines(details: Details, profile: Profile) -> list[tuple[CalledLine,
     lines, made = [], details.trace.info.made
     made_loaders = details.loader.waits or (made and made.loaders)
     for line in host.called:
-        frees = made_loaders and FREES.match(_source(details, line.place))
-        of_line = NO_OP[1:] if frees else NO_OP
+        frees = made_loaders and FREEING_LINE.match(_source(details, line.place))
+        of_line = KINDS_WITHOUT_OPS[1:] if frees else KINDS_WITHOUT_OPS
         in_python = sum(count for kind, count in line.kinds if kind in of_line) - line.in_networks + line.bookkeeping
         in_waits = sum(count for place, count in line.library_lines if place[:2] in waiting)
         own = in_python - line.imports - in_waits - waits[line.file, line.line]
@@ -278,7 +294,7 @@ def _program_lines(details: Details, profile: Profile) -> list[tuple[CalledLine,
 def _lines_text(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> str:
     assert profile.host is not None
     words = []
-    for line, own in lines[:MOST_NAMED]:
+    for line, own in lines[:MAX_THINGS_NAMED]:
         call = _library_of(line, own)
         within = f" in {call.package} {' → '.join(call.names)}" if call else ""
         parts = _parts(profile.host, line) if call and len(call.names) == 1 else ()
@@ -296,17 +312,17 @@ def _library_of(line: CalledLine, own: float) -> LibraryCall | None:
     for call, count in line.libraries:
         counts[call.package, call.called] += count
     outer = max(counts, key=counts.__getitem__, default=None)
-    if outer is None or counts[outer] <= MOST * own:
+    if outer is None or counts[outer] <= SHARE_NAMED_ALONE * own:
         return None
     inner = max((item for item in line.libraries if item[0][:2] == outer), key=lambda item: item[1])
-    return inner[0] if inner[1] > MOST * counts[outer] else LibraryCall(*outer, outer[1])
+    return inner[0] if inner[1] > SHARE_NAMED_ALONE * counts[outer] else LibraryCall(*outer, outer[1])
 
 
 def _parts(host: HostSums | None, line: CalledLine) -> Sequence[str]:
     """Return the functions that share the samples of a line which takes most of them in no single one, most first."""
-    least = LEAST_PART * host.samples if host else inf
+    least = MIN_PART_SHARE_OF_SAMPLES * host.samples if host else inf
     shared = (name for name, count in line.parts if name not in SAMPLED_PHASES and count >= least)
-    return [name for name in shared if LOCALS not in name][:MOST_NAMED]
+    return [name for name in shared if LOCALS not in name][:MAX_THINGS_NAMED]
 
 
 RULE = Rule(
@@ -328,5 +344,5 @@ RULE = Rule(
     "    train(batch, weights)",
     safe_if="It depends on nothing that changes from step to step.",
     near_miss="weights = [math.exp(-age / 10) for age in range(10)]  # the GPU has work queued for longer",
-    look=_python,
+    search=_python,
 )

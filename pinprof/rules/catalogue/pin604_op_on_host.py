@@ -6,11 +6,11 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import host_ops, late_ns
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import LONGEST_NAME
-from pinprof.trace.phases import NODE
+from pinprof.rules.sums import LONGEST_NAMED_CHARS
+from pinprof.trace.spans.phases import NODE
 from pinprof.units import duration, how_many, shortened
 
-IN_EACH_STEP = (
+FIX_OF_WRITES = (
     "Write on the GPU what it needs there, or fill another buffer in a DataLoader's worker. What is written in place "
     "in each step, such as a buffer that is filled for a copy, cannot be written once before the loop."
 )
@@ -25,13 +25,13 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
         if name.startswith(NODE):  # it runs Python (PIN603), or others had the thread's CPU, or Python's lock
             continue
         alike = rows[[ops.name_of(row) == name for row in rows.tolist()]]
-        time = float(ops.duration_ns[alike].sum()) / profile.steps.divisor
+        time, count = float(ops.duration_ns[alike].sum()) / profile.steps.divisor, len(alike) / profile.steps.divisor
         yield Evidence(
             min(time, late),
-            f"{shortened(name, LONGEST_NAME)}, {how_many(len(alike) / profile.steps.divisor)} {profile.steps.per}: the "
-            f"host computes for {duration(time)} as traced, and launches nothing meanwhile",
+            f"{shortened(name, LONGEST_NAMED_CHARS)}, {how_many(count)} {profile.steps.per}: "
+            f"the host computes for {duration(time)} as traced, and launches nothing meanwhile",
             edits=Edits(removed_ops=frozenset(alike.tolist())),
-            fix=IN_EACH_STEP if IN_PLACE_OP.match(name) else "",
+            fix=FIX_OF_WRITES if IN_PLACE_OP.match(name) else "",
         )
 
 
@@ -53,5 +53,5 @@ RULE = Rule(
     "    train(batch, order)",
     safe_if="The GPU has room for it, and nothing reads the result on the host.",
     near_miss="order = torch.argsort(host[0])  # takes far less than 0.5 ms",
-    look=_on_the_host,
+    search=_on_the_host,
 )

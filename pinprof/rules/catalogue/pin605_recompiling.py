@@ -10,17 +10,24 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
-from pinprof.trace.one_time_work import REGION, ThreadTimes, capture_times, compile_times, compiles_again, time_per_step
+from pinprof.trace.spans.one_time_work import (
+    REGION,
+    ThreadTimes,
+    capture_times,
+    compile_times,
+    compiles_again,
+    time_per_step,
+)
 from pinprof.trace.tables import NONE, Bools, Trace
 from pinprof.units import counted, duration, listed
 
-WORTH = 0.02
+MIN_COMPILING_SHARE = 0.02
 """Compiling that takes a smaller share of the step is not worth a finding."""
-MOST_GUARDS = 3
+MAX_GUARDS_NAMED = 3
 """Guards that a sentence names."""
-COMMENT = re.compile(r"(?<!\s)\s+# ")
+COMMENT_OF_GUARD = re.compile(r"(?<!\s)\s+# ")
 """Begins the source line that torch adds to a guard."""
-MOST_REGIONS = 6
+MAX_REGIONS_NAMED = 6
 """Pieces of compiled code that a sentence names."""
 
 
@@ -32,7 +39,11 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
         return
     kinds = ((compile_times(trace), "the host compiles code"), (capture_times(trace), "CUDA graphs are recorded"))
     works = [(times, time_per_step(trace, times) * again, what) for times, what in kinds]
-    works = [(times, took, what) for times, took, what in works if took.sum() > WORTH * profile.step_ns * whole.sum()]
+    works = [
+        (times, took, what)
+        for times, took, what in works
+        if took.sum() > MIN_COMPILING_SHARE * profile.step_ns * whole.sum()
+    ]
     if not works:
         return
     words = [
@@ -54,8 +65,8 @@ def _guards(trace: Trace) -> tuple[Place, str]:
     notes = trace.run.recompiled if trace.run else ()
     if not notes:
         return Place(), ""
-    guards = [f"{COMMENT.split(note.reason)[0]} ({at(note.place).strip()})" for note in notes]
-    return notes[0].place, f"; guards that failed in this run: {listed(guards, MOST_GUARDS)}"
+    guards = [f"{COMMENT_OF_GUARD.split(note.reason)[0]} ({at(note.place).strip()})" for note in notes]
+    return notes[0].place, f"; guards that failed in this run: {listed(guards, MAX_GUARDS_NAMED)}"
 
 
 def _rows(trace: Trace, times: ThreadTimes, again: Bools) -> list[tuple[int, int, int]]:
@@ -71,7 +82,7 @@ def _made(trace: Trace, again: Bools) -> str:
     names, first = np.unique(ops.name[rows], return_index=True)
     step = step_at(trace.steps, ops.start_ns[rows[first]])
     new = sorted(ops.names[name].removeprefix(REGION) for name in names[(step != NONE) & again[step]].tolist())
-    return f"; new there (frame/version): {listed(new, MOST_REGIONS)}" if new else ""
+    return f"; new there (frame/version): {listed(new, MAX_REGIONS_NAMED)}" if new else ""
 
 
 RULE = Rule(
@@ -96,5 +107,5 @@ RULE = Rule(
     safe_if="Code for all sizes can be slower than code for one. CUDA graphs are recorded for each size all the same: "
     'for mode="reduce-overhead" pad to few sizes instead.',
     near_miss="compiled = torch.compile(model)  # called with one shape: compiles once",
-    look=_compiling,
+    search=_compiling,
 )

@@ -9,12 +9,12 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import times_of_ops
-from pinprof.trace.phases import Pass, casts_of_weights, optimizer_within, passes_of
+from pinprof.trace.spans.phases import Pass, casts_of_weights, optimizer_within, passes_of
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, how_many
 
-LEAST = 2
-"""Micro-batches of a step, and weights in each: fewer are cast but once, or are hardly a model."""
+MIN_MICRO_BATCHES = 2
+"""The least micro-batches of a step, and weights in each: with fewer nothing is cast again."""
 
 
 def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -23,30 +23,30 @@ def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
     count = profile.steps.count
     if not steps or len(steps) < count or not all(_repeats(trace, passes, steps[0]) for passes in steps):
         return
-    like = steps[0][0]
-    later = [again for passes in steps for again in passes[1:]]
-    of_weights = [rows for again in later if (rows := casts_of_weights(trace, again)) is not None]
-    casts = np.concatenate([again.casts for again in later])
+    first = steps[0][0]
+    later = [later_pass for passes in steps for later_pass in passes[1:]]
+    of_weights = [rows for each in later if (rows := casts_of_weights(trace, each)) is not None]
+    casts = np.concatenate([each.casts for each in later])
     rows = np.concatenate(of_weights) if len(of_weights) == len(later) else casts[:0]
-    share = 1.0 if len(rows) else like.weights / len(like.casts)
+    share = 1.0 if len(rows) else first.weights / len(first.casts)
     host, on_gpu = (share * time / count for time in times_of_ops(trace, rows if len(rows) else casts))
     yield Evidence(
         max(on_gpu, min(host, late_ns(profile))),
-        f"each of {len(steps[0])} micro-batches {profile.steps.per} casts {how_many(like.weights)} weights again: its "
+        f"each of {len(steps[0])} micro-batches {profile.steps.per} casts {how_many(first.weights)} weights again: its "
         "backward pass adds the gradients of these casts to those of the weights; after the first, these take "
         f"{'' if len(rows) else 'about '}{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU",
         edits=Edits(removed_ops=frozenset(rows.tolist())),
     )
 
 
-def _repeats(trace: Trace, passes: Sequence[Pass], like: Sequence[Pass]) -> bool:
+def _repeats(trace: Trace, passes: Sequence[Pass], usual: Sequence[Pass]) -> bool:
     """Return whether all passes of a step cast the same weights: as many, as often, with one update behind them."""
-    if not LEAST <= len(passes) == len(like):
+    if not MIN_MICRO_BATCHES <= len(passes) == len(usual):
         return False
-    first = like[0]
+    first = usual[0]
     alike = all(one.weights == first.weights and len(one.casts) == len(first.casts) for one in passes)
-    adds = all(again.adds == again.weights for again in passes[1:])
-    enough = LEAST <= first.weights <= len(first.casts)
+    adds = all(each.adds == each.weights for each in passes[1:])
+    enough = MIN_MICRO_BATCHES <= first.weights <= len(first.casts)
     return alike and adds and enough and not optimizer_within(trace, passes[0].begin_ns, passes[-1].begin_ns)
 
 
@@ -77,5 +77,5 @@ RULE = Rule(
     near_miss="with torch.autocast(device, torch.bfloat16):  # one micro-batch per step\n"
     "    loss = loss_of(model(x), y)\n"
     "loss.backward()",
-    look=_casts,
+    search=_casts,
 )

@@ -9,27 +9,27 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
-from pinprof.rules.loops import NORMS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
+from pinprof.rules.loops import NORM_OPS, SEQUENTIAL, Loop, LoopKind, find_loops, in_one_call, place_of_loop
 from pinprof.rules.rule import Evidence, Rule, as_one
-from pinprof.rules.sums import LONGEST_NAME, MOST_NAMED
+from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Trace
 from pinprof.units import counted, duration, how_many, listed, percent, shortened
 
-WORTH = 0.01
+MIN_LOOP_SHARE_OF_STEP = 0.01
 """Loops that cost a smaller share of the step are not worth a finding."""
-MOST_OPS_NAMED = 6
+MAX_OPS_OF_LOOP_NAMED = 6
 """Ops of a repetition that a sentence names."""
-LONG_NS = 20_000.0
+LONG_KERNEL_NS = 20_000.0
 """Where half of the kernels of a loop take longer, the GPU has enough to do."""
-SHORT_NS = 2_500.0
+SHORT_KERNEL_NS = 2_500.0
 """A kernel on a tensor of one layer takes no longer: it lasts as long as a kernel takes to start and to end. In
 recordings of loops over 100 tensors on an H200, 100 kernels of 1.2 µs became one of 18, and 200 became two of 24."""
-SHORT_OF_MODULE_NS = 15_000.0
+SHORT_KERNEL_OF_MODULE_NS = 15_000.0
 """The same of a layer on one sample: its time goes into reading the weights, which one call reads once."""
-KEPT_NS, KEPT_OF_NORM_NS = 1_000.0, 5_000.0
+KEPT_NS_PER_TENSOR, KEPT_NS_PER_NORM = 1_000.0, 5_000.0
 """The host's time for each tensor in one op for many: 50 to 130 µs for 100 in these recordings, of norms 630."""
-INSTEAD: dict[LoopKind, str] = {
+FIX_OF_LOOP: dict[LoopKind, str] = {
     "tensors": "One call for all tensors: torch._foreach_mul_, torch._foreach_add_, torch._foreach_lerp_ or "
     "torch._foreach_norm on lists; clip_grad_norm_ with foreach=True; for averaged weights AveragedModel with "
     "multi_avg_fn=get_ema_multi_avg_fn(decay).",
@@ -40,6 +40,9 @@ INSTEAD: dict[LoopKind, str] = {
     "torch.vmap does it where the code is written for one part.",
     "cell": "torch.nn.LSTM, GRU or RNN in place of the cell: each repetition needs the one before, and one call runs "
     "them all. Where it has to be this cell, a CUDA graph of the loop, or torch.compile, spares launches.",
+    "written cell": "It looks like a recurrent cell: each repetition needs the one before, so that no batch can do "
+    "them all. Where it is a cell of torch, torch.nn.RNN, GRU or LSTM runs all repetitions in one call. Otherwise "
+    "torch.compile of the cell fuses its ops, and a CUDA graph of the loop spares launches.",
 }
 
 
@@ -52,13 +55,13 @@ def _loops(details: Details, profile: Profile) -> Iterator[Evidence]:
     for kind in dict.fromkeys(loop.kind for loop in loops):
         members = [(place, some) for (of_kind, place), some in places.items() if of_kind == kind]
         for evidence in as_one(profile, members, partial(_evidence, details, profile)):
-            if evidence.cost_ns >= WORTH * (profile.step_ns or inf):
+            if evidence.cost_ns >= MIN_LOOP_SHARE_OF_STEP * (profile.step_ns or inf):
                 yield evidence
 
 
 def _is_short(trace: Trace, loop: Loop) -> bool:
     kernels = np.isin(trace.links.launch, loop.calls)
-    return bool(np.median(trace.gpu.duration_ns[kernels]) < LONG_NS)
+    return bool(np.median(trace.gpu.duration_ns[kernels]) < LONG_KERNEL_NS)
 
 
 def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place, Sequence[Loop]]]) -> Evidence:
@@ -77,12 +80,14 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
     share = len(calls) / int((trace.launches_work & trace.steps.holds(trace.links.call_step)).sum())
     gradients = sum(len(run.calls) for loop in loops for run in loop.of_backward) / divisor
     times = [counted(loop.repeats / divisor, "time") for loop in loops]
-    named = (listed([shortened(name, LONGEST_NAME) for name in loop.ops], MOST_OPS_NAMED) for loop in loops)
+    named = (
+        listed([shortened(name, LONGEST_NAMED_CHARS) for name in loop.ops], MAX_OPS_OF_LOOP_NAMED) for loop in loops
+    )
     repeated = list(map(" ".join, zip(named, times, strict=True)))
     more = f"; the backward pass of it makes {how_many(gradients)} more" if gradients else ""
     text = (
         f"the same ops run again and again, with no wait in between: "
-        f"{listed(repeated, MOST_NAMED, '; ')} {profile.steps.per}, which is "
+        f"{listed(repeated, MAX_THINGS_NAMED, '; ')} {profile.steps.per}, which is "
         f"{how_many(len(calls) / divisor)} launches, {percent(min(share, 1.0))} of all{more}; "
     )
     figures = f"{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU"
@@ -91,7 +96,7 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
         f"{text}together they take {figures}",
         *members[0][0],
         edits=edits,
-        fix=INSTEAD[loops[0].kind],
+        fix=FIX_OF_LOOP[loops[0].kind],
         title=_title(loops[0], times[0]) if len(loops) == 1 else "",
         figures=figures,
     )
@@ -100,19 +105,23 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
 def _title(loop: Loop, times: str) -> str:
     """Return what a loop runs how often, in a few words."""
     first, *more = loop.ops
-    return f"a loop runs {f'the same {len(loop.ops)} ops' if more else shortened(first, LONGEST_NAME)} {times}"
+    return f"a loop runs {f'the same {len(loop.ops)} ops' if more else shortened(first, LONGEST_NAMED_CHARS)} {times}"
 
 
 def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
     """Return what changes if one call does the work of each loop; of cells, if a graph launches them."""
     kind = loops[0].kind
-    if kind == "cell":
+    if kind in SEQUENTIAL:
         rows = np.concatenate([run.calls for loop in loops for run in (*loop.runs, *loop.of_backward)])
         return Edits(graphed=frozenset(rows.tolist()))
-    longest = SHORT_OF_MODULE_NS if kind == "module" else SHORT_NS
+    longest = SHORT_KERNEL_OF_MODULE_NS if kind == "module" else SHORT_KERNEL_NS
     runs = []
     for loop in loops:
-        kept = sum(KEPT_OF_NORM_NS if name in NORMS else KEPT_NS for name in loop.ops) if kind == "tensors" else KEPT_NS
+        kept = (
+            sum(KEPT_NS_PER_NORM if name in NORM_OPS else KEPT_NS_PER_TENSOR for name in loop.ops)
+            if kind == "tensors"
+            else KEPT_NS_PER_TENSOR
+        )
         runs += [*((run, kept) for run in loop.runs), *((run, 0.0) for run in loop.of_backward)]
     return in_one_call(trace, runs, longest)
 
@@ -153,5 +162,5 @@ RULE = Rule(
     "and no module in the loop uses statistics of its batch. Results differ by rounding.",
     near_miss="layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4, device=device) for _ in range(10)))\n"
     "y = layers(x)  # each has weights of its own, and needs the result of the one before",
-    look=_loops,
+    search=_loops,
 )

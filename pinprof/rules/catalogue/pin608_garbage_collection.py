@@ -10,14 +10,14 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, idle_within, in_complete_steps
 from pinprof.trace.callers import places_of, users_of
 from pinprof.trace.lines import Place
-from pinprof.trace.run_log import Collections
+from pinprof.trace.metadata.run_log import Collections
 from pinprof.units import counted, duration, how_many
 
-WORTH = 0.03
+MIN_COLLECTING_SHARE = 0.03
 """Collections that take a smaller share of the step are not worth a finding: the young generations of a program that
 makes few objects take less than 0.5 %."""
 
-RECURS = 2
+MIN_COLLECTIONS = 2
 """A generation that is collected less often in the timed steps shows no rate: the next time may be far away."""
 
 
@@ -34,7 +34,7 @@ def _called(details: Details, profile: Profile) -> Evidence | None:
     rows = np.flatnonzero(collecting(trace))
     rows = rows[in_complete_steps(trace, functions.start_ns[rows])]
     time = float(functions.duration_ns[rows].sum()) / profile.steps.divisor
-    if not step or time < WORTH * step:
+    if not step or time < MIN_COLLECTING_SHARE * step:
         return None
     columns = functions.thread[rows], functions.start_ns[rows], functions.end_ns[rows]
     (line, *_), _ = places_of(trace, users_of(trace, rows.astype(np.int32)), details.sources)
@@ -45,7 +45,7 @@ def _called(details: Details, profile: Profile) -> Evidence | None:
         f"{how_many(len(rows) / profile.steps.divisor)} {profile.steps.per}{at(place)}{_ranks(details)}",
         *place,
         edits=Edits(removed_times=frozenset(zip(*(column.tolist() for column in columns), strict=True))),
-        fix=BY_HAND,
+        fix=FIX_OF_CALLS,
     )
 
 
@@ -55,16 +55,18 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
     if run is None or not step or not run.stops.steps:
         return None
     stops = run.stops
-    recurring = [runs for runs in stops.collections if runs.count >= RECURS or stops.asked_at]
+    recurring = [runs for runs in stops.collections if runs.count >= MIN_COLLECTIONS or stops.asked_at]
     per_step = sum(runs.ns for runs in recurring) / stops.steps
-    if per_step < WORTH * step:
+    if per_step < MIN_COLLECTING_SHARE * step:
         return None
     most_first = sorted(recurring, key=lambda runs: -runs.ns)
     outside = any(_outlasts(runs, step) for runs in recurring)  # of the regular step, which has none to save
     pauses = () if outside else (_stop(runs, stops.steps) for runs in recurring if runs.ns)
     long = sum(runs.ns for runs in recurring if _outlasts(runs, step)) / stops.steps
     short, busy = per_step - long, profile.steps.busy_ns
-    words = [_words(runs, stops.steps) for runs in most_first if runs.ns >= WORTH * per_step * stops.steps]
+    words = [
+        _words(runs, stops.steps) for runs in most_first if runs.ns >= MIN_COLLECTING_SHARE * per_step * stops.steps
+    ]
     caller = stops.asked_at or Place()
     by_hand = f"; the program asks for it{at(caller)}" if stops.asked_at else ""
     return Evidence(
@@ -75,7 +77,7 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
         *caller,
         edits=Edits(stops=frozenset(pauses)),
         is_irregular=outside,
-        fix=BY_HAND if stops.asked_at else "",
+        fix=FIX_OF_CALLS if stops.asked_at else "",
     )
 
 
@@ -104,7 +106,7 @@ def _words(runs: Collections, steps: int) -> str:
     )
 
 
-BY_HAND = (
+FIX_OF_CALLS = (
     "Call `gc.collect()` less often: every N steps, on all ranks in the same step. `gc.freeze()` after the warm-up "
     "makes each call shorter."
 )
@@ -135,5 +137,5 @@ RULE = Rule(
     "gc.enable()",
     safe_if="What is not reachable any more may live for N steps longer: memory suffices for it.",
     near_miss="import gc\n\ngc.collect()  # once, before the loop",
-    look=_collecting,
+    search=_collecting,
 )

@@ -5,7 +5,7 @@ from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.units import duration, percent
 
-WORTH = 0.05
+MIN_OFF_CPU_SHARE_OF_STEP = 0.05
 """A thread that has to wait for its CPU for a smaller share of the step is not worth a finding: other processes of an
 idle machine make some 1 %."""
 
@@ -15,7 +15,7 @@ def _off_cpu(details: Details, profile: Profile) -> Iterator[Evidence]:
     if run is None or not step or not run.stops.steps or busy is None:
         return
     per_step = run.stops.off_cpu_ns / run.stops.steps
-    if per_step < WORTH * step:
+    if per_step < MIN_OFF_CPU_SHARE_OF_STEP * step:
         return
     yield Evidence(
         min(per_step, max(step - busy, 0.0)),
@@ -47,5 +47,5 @@ RULE = Rule(
     "    train(batch)",
     safe_if="The sums of ops on the CPU may round differently with another number of threads.",
     near_miss="torch.set_num_threads(torch.get_num_threads())  # as many as there are cores",
-    look=_off_cpu,
+    search=_off_cpu,
 )

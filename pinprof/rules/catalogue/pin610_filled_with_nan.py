@@ -7,15 +7,13 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import cost_of_ops
 from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.sums import aten
 from pinprof.trace.tables import NONE
 from pinprof.units import how_many
 
-ALLOCATES = frozenset(
-    f"aten::{name}"
-    for name in (
-        *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
-        *("resize_", "resize_as_", "_empty_affine_quantized"),
-    )
+ALLOCATING_OPS = aten(
+    "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_ resize_as_ "
+    "_empty_affine_quantized"
 )
 """Ops that write nothing into the memory that they get, unless torch.use_deterministic_algorithms fills it."""
 
@@ -23,7 +21,7 @@ ALLOCATES = frozenset(
 def _fills(details: Details, profile: Profile) -> Iterator[Evidence]:
     ops, parent = details.trace.ops, details.trace.links.op_parent
     rows = np.flatnonzero(ops.named("aten::fill_".__eq__) & (parent != NONE))
-    rows = rows[ops.named(ALLOCATES.__contains__)[parent[rows]]]
+    rows = rows[ops.named(ALLOCATING_OPS.__contains__)[parent[rows]]]
     cost = cost_of_ops(details, profile, rows)
     if cost:
         yield Evidence(
@@ -51,5 +49,5 @@ RULE = Rule(
     "    train(model(x))",
     safe_if="No code reads memory that it has not written, as from torch.empty.",
     near_miss="torch.full((8,), float('nan'), device=device)  # what the program fills itself",
-    look=_fills,
+    search=_fills,
 )

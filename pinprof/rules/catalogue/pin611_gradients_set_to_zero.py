@@ -9,14 +9,14 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import cost_of_ops
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import in_complete_steps
-from pinprof.trace.phases import ADDS, TO_WEIGHT
+from pinprof.trace.spans.phases import ADDS, TO_WEIGHT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 from pinprof.units import how_many
 
-ZEROS = frozenset({"aten::zero_", "aten::_foreach_zero_"})
-ACCUMULATES = frozenset({"torch::autograd::AccumulateGrad", TO_WEIGHT})
-ENGINE = "autograd::engine::"
+ZEROING_OPS = frozenset({"aten::zero_", "aten::_foreach_zero_"})
+ACCUMULATING_NODES = frozenset({"torch::autograd::AccumulateGrad", TO_WEIGHT})
+ENGINE_PREFIX = "autograd::engine::"
 
 
 def _zeros(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -41,7 +41,7 @@ def _zeroed(trace: Trace) -> Int64s:
         return np.empty(0, np.int64)
     ops = trace.ops
     of_thread = np.isin(ops.thread, trace.annotations.thread[marks])
-    named = ops.named(ZEROS.__contains__) & (trace.links.op_parent == NONE) & of_thread
+    named = ops.named(ZEROING_OPS.__contains__) & (trace.links.op_parent == NONE) & of_thread
     rows = np.flatnonzero(named)
     return rows[contains(trace.annotations.times(marks), ops.start_ns[rows])]
 
@@ -55,10 +55,12 @@ def _first_adds(trace: Trace, zeros: Int64s) -> Int64s:
     ops, parent = trace.ops, trace.links.op_parent
     if int(optimizer_marks(trace.annotations, "zero_grad").sum()) > len(trace.steps) or not len(zeros):
         return np.empty(0, np.int64)
-    gives = ops.named(ACCUMULATES.__contains__)
+    gives = ops.named(ACCUMULATING_NODES.__contains__)
     adds = np.flatnonzero(ops.named(ADDS.__contains__) & (parent != NONE))
     adds = adds[gives[parent[adds]]]
-    between = ~ops.named(lambda name: name.startswith(ENGINE)) & (parent == NONE) & trace.has_role("main")[ops.thread]
+    between = (
+        ~ops.named(lambda name: name.startswith(ENGINE_PREFIX)) & (parent == NONE) & trace.has_role("main")[ops.thread]
+    )
     passes = np.searchsorted(ops.start_ns[between], ops.start_ns[adds])  # no op of the program runs within a pass
     behind = np.searchsorted(ops.start_ns[zeros], ops.start_ns[adds])
     order = np.lexsort((passes, behind))
@@ -89,5 +91,5 @@ RULE = Rule(
     safe_if="No code reads .grad between zero_grad and backward, or keeps it. Each parameter gets a gradient in each "
     "step: the optimizer leaves out those without one, but with zeros still applies momentum and weight decay.",
     near_miss="model.zero_grad()  # gradients become None: nothing is filled",
-    look=_zeros,
+    search=_zeros,
 )

@@ -8,12 +8,12 @@ from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, in_complete_steps
 from pinprof.trace.links import step_at
-from pinprof.trace.one_time_work import REGION
-from pinprof.trace.run_log import CompilerNote
+from pinprof.trace.metadata.run_log import CompilerNote
+from pinprof.trace.spans.one_time_work import REGION
 from pinprof.trace.tables import Trace
 from pinprof.units import duration, how_many, listed
 
-MOST_PLACES = 4
+MAX_BREAKS_NAMED = 4
 """Places that a sentence names."""
 
 
@@ -22,7 +22,7 @@ def _breaks(details: Details, profile: Profile) -> Iterator[Evidence]:
     if run is None or not run.graph_breaks or not late:
         return
     first = run.graph_breaks[0]
-    named = listed([f"{at(note.place).strip()} ({note.reason})" for note in run.graph_breaks], MOST_PLACES)
+    named = listed([f"{at(note.place).strip()} ({note.reason})" for note in run.graph_breaks], MAX_BREAKS_NAMED)
     pieces, between = _pieces(details.trace)
     per = profile.steps.divisor
     if not pieces and not _runs(profile, run.graph_breaks):
@@ -76,5 +76,5 @@ RULE = Rule(
     "    return x + 1",
     safe_if="Both branches may be computed, and neither has an effect besides its result.",
     near_miss="compiled = torch.compile(model)  # compiles into one piece",
-    look=_breaks,
+    search=_breaks,
 )

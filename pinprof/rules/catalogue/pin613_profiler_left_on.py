@@ -44,5 +44,5 @@ RULE = Rule(
     safe_if="Nobody needs the profile of all steps.",
     near_miss="few = torch.profiler.schedule(wait=10, warmup=1, active=3, repeat=1)\n"
     "profiler = torch.profiler.profile(schedule=few)  # records three steps of a long run",
-    look=_profiled,
+    search=_profiled,
 )

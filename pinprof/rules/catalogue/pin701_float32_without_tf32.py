@@ -12,11 +12,11 @@ from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import FULL_FLOAT32, HALF, OF_CONVOLUTION, TF32
 from pinprof.units import counted, duration, shortened
 
-SINCE = 8
+MAJOR_WITH_TF32 = 8
 """The compute capability from which on a GPU has TF32."""
-LONGEST = 60
+LONGEST_KERNEL_CHARS = 60
 """Characters of a kernel's name that a sentence names."""
-DEFAULTS = {
+DEFAULT_OF_TF32 = {
     "matrix products": "torch has TF32 off for these by default",
     "convolutions": "torch has TF32 on for these by default, so the program turned it off",
 }
@@ -24,13 +24,13 @@ DEFAULTS = {
 
 def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
     trace = details.trace
-    if not any((device.major or 0) >= SINCE for device in trace.info.devices):
+    if not any((device.major or 0) >= MAJOR_WITH_TF32 for device in trace.info.devices):
         return
     rows = kernels_in_steps(trace)
     full, tf32, half = (trace.gpu.named(pattern.search)[rows] for pattern in (FULL_FLOAT32, TF32, HALF))
     full &= ~tf32 & ~half
     convolution = _of_convolutions(trace, rows)
-    kinds = zip(DEFAULTS, (~convolution, convolution), strict=True)
+    kinds = zip(DEFAULT_OF_TF32, (~convolution, convolution), strict=True)
     plain = [(what, full & of_kind) for what, of_kind in kinds if (full & of_kind).any() and not (tf32 & of_kind).any()]
     chosen = np.any([of_kind for _, of_kind in plain] or [np.zeros(len(rows), bool)], axis=0)
     time = per_step(trace, profile, rows[chosen])
@@ -39,10 +39,10 @@ def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
     words = []
     for what, of_kind in plain:
         count = counted(int(of_kind.sum()) / profile.steps.divisor, "kernel")
-        kernel = shortened(named(trace, rows, of_kind)[0], LONGEST)
+        kernel = shortened(named(trace, rows, of_kind)[0], LONGEST_KERNEL_CHARS)
         words.append(
             f"{what}: {count} {profile.steps.per}, {duration(per_step(trace, profile, rows[of_kind]))}; mostly "
-            f"{kernel}; {DEFAULTS[what]}"
+            f"{kernel}; {DEFAULT_OF_TF32[what]}"
         )
     yield Evidence(time, ". ".join(words), at_most=Edits(removed_works=frozenset(rows[chosen].tolist())))
 
@@ -74,5 +74,5 @@ RULE = Rule(
     safe_if="Results change: the model must train as well with products of three decimal digits (sums stay float32). "
     'Code that needs more, such as solving equations, stays at "highest".',
     near_miss="with torch.autocast(device, torch.bfloat16):\n    y = model(x)  # products of bfloat16",
-    look=_precision,
+    search=_precision,
 )

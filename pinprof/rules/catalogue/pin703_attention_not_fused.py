@@ -7,24 +7,20 @@ from pinprof.details import Details
 from pinprof.intervals import distinct
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import in_complete_steps, launched_kernels, matters, per_step
+from pinprof.rules.sums import aten, in_complete_steps, launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.units import counted, duration
 
-MATH: Final = "aten::_scaled_dot_product_attention_math"
-PRODUCT: Final = ("aten::matmul", "aten::bmm", "aten::baddbmm", "aten::einsum")
-SOFTMAX: Final = "aten::softmax"
-BATCHED: Final = ("aten::bmm", "aten::baddbmm")
-BETWEEN: Final = frozenset(
-    f"aten::{name}"
-    for name in (
-        *("add", "add_", "sub", "mul", "mul_", "div", "div_", "to", "float", "half", "type_as", "contiguous", "view"),
-        *("masked_fill", "masked_fill_", "where", "eq", "ne", "lt", "tril", "triu", "slice", "unsqueeze", "expand"),
-        *("dropout", "reshape", "transpose", "permute", "size", "clone", "copy_", "full", "ones", "zeros", "rsub"),
-        *("max", "clamp", "finfo", "logical_not", "bitwise_not", "_to_copy", "nan_to_num", "alias", "detach"),
-    )
+MATH_ATTENTION: Final = "aten::_scaled_dot_product_attention_math"
+PRODUCT_OPS: Final = aten("matmul bmm baddbmm einsum")
+SOFTMAX_OP: Final = "aten::softmax"
+BATCHED_PRODUCT_OPS: Final = aten("bmm baddbmm")
+OPS_BETWEEN: Final = aten(
+    "add add_ sub mul mul_ div div_ to float half type_as contiguous view masked_fill masked_fill_ where eq ne lt tril "
+    "triu slice unsqueeze expand dropout reshape transpose permute size clone copy_ full ones zeros rsub max clamp "
+    "finfo logical_not bitwise_not _to_copy nan_to_num alias detach"
 )
 """What stands between the products and the softmax of attention: scales, masks, casts, dropout."""
 
@@ -40,7 +36,7 @@ class _Attention(NamedTuple):
 
 def _attention(details: Details, profile: Profile) -> Iterator[Evidence]:
     trace = details.trace
-    rows = np.flatnonzero(trace.ops.named(MATH.__eq__))
+    rows = np.flatnonzero(trace.ops.named(MATH_ATTENTION.__eq__))
     rows = rows[in_complete_steps(trace, trace.ops.start_ns[rows])]
     by_torch = _Attention("by scaled_dot_product_attention's math, not fused", rows, rows)
     for attention in (by_torch, _by_hand(trace)):
@@ -79,8 +75,8 @@ def _by_hand(trace: Trace) -> _Attention:
     top = np.flatnonzero((parent == NONE) & trace.has_role("main")[ops.thread])
     top = top[in_complete_steps(trace, ops.start_ns[top])]
     product = _batched(trace)[top]
-    softmax = ops.named(SOFTMAX.__eq__)[top]
-    other = ~(product | softmax | ops.named(BETWEEN.__contains__)[top])
+    softmax = ops.named(SOFTMAX_OP.__eq__)[top]
+    other = ~(product | softmax | ops.named(OPS_BETWEEN.__contains__)[top])
     if not softmax.any():
         none = np.empty(0, np.int64)
         return _Attention("", none, none)
@@ -98,8 +94,8 @@ def _by_hand(trace: Trace) -> _Attention:
 def _batched(trace: Trace) -> Bools:
     """Return for each op whether it is a product of batches of matrices: a linear layer is one of matrices."""
     ops = trace.ops
-    batched = np.flatnonzero(ops.named(BATCHED.__contains__)).astype(np.int32)
-    around = outermost(ops.named(PRODUCT.__contains__), batched, trace.links.op_parent)
+    batched = np.flatnonzero(ops.named(BATCHED_PRODUCT_OPS.__contains__)).astype(np.int32)
+    around = outermost(ops.named(PRODUCT_OPS.__contains__), batched, trace.links.op_parent)
     result = np.zeros(len(ops), bool)
     result[around[around != NONE]] = True
     return result
@@ -124,5 +120,5 @@ RULE = Rule(
     safe_if="Nothing else reads the scores. A boolean mask is true where a query may see a key. Results differ by "
     "rounding.",
     near_miss="weights = x.softmax(-1)  # of a classifier: no product of batches follows",
-    look=_attention,
+    search=_attention,
 )

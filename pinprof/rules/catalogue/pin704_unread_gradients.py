@@ -3,15 +3,16 @@ from collections.abc import Iterator
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.units import counted, listed
 
-LEAST = 100_000
+MIN_UNREAD_ELEMENTS = 100_000
 """Numbers of gradients: fewer cost a step nothing that can be told."""
 
 
 def _unread(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
     unread = profile.info.unread
-    if unread is None or unread.elements < LEAST:
+    if unread is None or unread.elements < MIN_UNREAD_ELEMENTS:
         return
     parts = []
     if unread.inputs:
@@ -22,8 +23,8 @@ def _unread(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: 
         parts.append(f"of {counted(unread.parameters, 'parameter')}{modules}")
     yield Evidence(
         0.0,
-        f"backward computes {unread.elements:,} numbers of gradients {' and '.join(parts)}, which no optimizer and no "
-        "line of Python had read when the last recorded step ended",
+        f"backward computes {unread.elements:,} gradient elements {' and '.join(parts)}; nothing had read them when "
+        "the last recorded step ended",
         at_any_cost=True,
     )
 
@@ -37,7 +38,7 @@ RULE = Rule(
     numbers="equal",
     looks_at="Leaf tensors that require gradients, after the last recorded step: torch makes the Python object of a "
     "gradient when Python first asks for it, so one without an object was read by no optimizer and no hook. Only in "
-    f"traces that pinprof recorded, from {LEAST:,} numbers on.",
+    f"traces that pinprof recorded, from {MIN_UNREAD_ELEMENTS:,} numbers on.",
     why="For each tensor that requires a gradient, backward runs one more product or convolution, and writes a tensor "
     "as large as it: for inputs with requires_grad=True, and for parameters that were given to no optimizer.",
     fix="Give inputs no requires_grad. Call requires_grad_(False) on the modules that no optimizer trains, and run "
@@ -47,10 +48,10 @@ RULE = Rule(
     "    optimizer.zero_grad()\n"
     "    loss_of(model(x), y).backward()\n"
     "    optimizer.step()",
-    code="for x, y in batches:\n    optimizer.zero_grad()\n    loss_of(model(x), y).backward()\n    optimizer.step()",
+    code=PLAIN_TRAINING,
     safe_if="Nothing reads the gradient later than at the end of the step, and none is meant to be added up for later.",
     near_miss="x = torch.randn(4, 8, device=device, requires_grad=True)\n"
     "(x * x).sum().backward()\n"
     "attacked = x + 0.1 * x.grad.sign()  # it is read",
-    look=_unread,
+    search=_unread,
 )

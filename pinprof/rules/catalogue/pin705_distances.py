@@ -11,19 +11,19 @@ from pinprof.rules.sums import launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
 from pinprof.units import counted, duration
 
-EUCLIDEAN = re.compile(r"cdist_(?:backward_)?kernel_cuda_impl<.*dists<\w+>::two")
+EUCLIDEAN_KERNEL = re.compile(r"cdist_(?:backward_)?kernel_cuda_impl<.*dists<\w+>::two")
 """Torch's kernels that compute Euclidean distances one by one; those of other norms have no product to take instead."""
-BACKWARD = "cdist_backward"
+BACKWARD_KERNEL = "cdist_backward"
 
 
 def _distances(details: Details, profile: Profile) -> Iterator[Evidence]:
     trace = details.trace
     rows = launched_kernels(trace)
-    rows = rows[trace.gpu.named(EUCLIDEAN.search)[rows]]
+    rows = rows[trace.gpu.named(EUCLIDEAN_KERNEL.search)[rows]]
     time = per_step(trace, profile, rows)
     if not matters(profile, time):
         return
-    backward = rows[trace.gpu.named(lambda name: BACKWARD in name)[rows]]
+    backward = rows[trace.gpu.named(lambda name: BACKWARD_KERNEL in name)[rows]]
     forward = np.setdiff1d(rows, backward)
     yield Evidence(
         time,
@@ -50,5 +50,5 @@ RULE = Rule(
     safe_if="Distances that are small against the points' norms need not be exact: a product loses their last digits.",
     near_miss="x = torch.randn(4, 8, device=device)\nd = torch.cdist(x, x, p=1.0)  # no product gives this norm",
     change=Change(r"\bcdist\(", "compute it by a matrix product"),
-    look=_distances,
+    search=_distances,
 )

@@ -7,17 +7,17 @@ from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import launched_kernels, per_step
+from pinprof.rules.snippets import PLAIN_TRAINING
+from pinprof.rules.sums import aten, launched_kernels, per_step
 from pinprof.trace.links import within
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.units import counted, duration, percent
 
-LEAST = 0.2
+MIN_CONVOLUTION_SHARE = 0.2
 """Convolutions that take a smaller share of the step gain too little from other kernels."""
-ALIKE = 0.05
-"""How far the time of a step's convolutions may be from the usual one, as a share of it, where their shapes are the
-same."""
-CONVOLUTIONS = frozenset({"aten::cudnn_convolution", "aten::cudnn_convolution_transpose", "aten::convolution_backward"})
+MAX_DEVIATION_OF_STEPS = 0.05
+"""Convolutions of the same shapes take a time that differs from the usual one by at most this share."""
+CONVOLUTION_OPS = aten("cudnn_convolution cudnn_convolution_transpose convolution_backward")
 
 
 def _untried(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -25,10 +25,10 @@ def _untried(details: Details, profile: Profile) -> Iterator[Evidence]:
     if trace.info.tries_convolutions is not False:
         return
     rows = launched_kernels(trace)
-    ops = trace.ops.named(CONVOLUTIONS.__contains__)
+    ops = trace.ops.named(CONVOLUTION_OPS.__contains__)
     rows = rows[within(ops, trace.links.op[trace.links.launch[rows]], trace.links.op_parent)]
     time = per_step(trace, profile, rows)
-    if not profile.step_ns or time < LEAST * profile.step_ns or not _are_same(trace, rows):
+    if not profile.step_ns or time < MIN_CONVOLUTION_SHARE * profile.step_ns or not _are_same(trace, rows):
         return
     yield Evidence(
         time,
@@ -46,7 +46,9 @@ def _are_same(trace: Trace, rows: Int64s) -> bool:
     names = [Counter(trace.gpu.name[of_step].tolist()) for of_step in steps]
     times = np.array([trace.gpu.duration_ns[of_step].sum() for of_step in steps])
     usual = np.median(times)
-    return all(name == names[0] for name in names) and bool((np.abs(times - usual) <= ALIKE * usual).all())
+    return all(name == names[0] for name in names) and bool(
+        (np.abs(times - usual) <= MAX_DEVIATION_OF_STEPS * usual).all()
+    )
 
 
 RULE = Rule(
@@ -56,19 +58,16 @@ RULE = Rule(
     answers=("gpu",),
     numbers="rounding",
     looks_at="The kernels of convolutions, where pinprof recorded that torch.backends.cudnn.benchmark is off and "
-    f"nothing asks for determinism: from {percent(LEAST)} of the step on, if each step runs the same ones for as long.",
+    f"nothing asks for determinism: from {percent(MIN_CONVOLUTION_SHARE)} of the step on, if each step runs the same "
+    "ones for as long.",
     why="cuDNN has several kernels for each convolution. By default it takes the one that its rules expect to be "
     "fastest. With benchmark on, torch runs all of them once for each new shape, and keeps the fastest.",
     fix="torch.backends.cudnn.benchmark = True before the first step; `pinprof run --repeat 3` shows what it brings.",
-    before="for x, y in batches:\n    optimizer.zero_grad()\n    loss_of(model(x), y).backward()\n    optimizer.step()",
-    code="torch.backends.cudnn.benchmark = True\n\n"
-    "for x, y in batches:\n"
-    "    optimizer.zero_grad()\n"
-    "    loss_of(model(x), y).backward()\n"
-    "    optimizer.step()",
+    before=PLAIN_TRAINING,
+    code=f"torch.backends.cudnn.benchmark = True\n\n{PLAIN_TRAINING}",
     safe_if="Batches and images keep their sizes: each new shape costs a trial. Another kernel rounds differently, and "
     "may be taken in the next run.",
     near_miss="torch.backends.cudnn.deterministic = True  # a trial could take another kernel in each run\n"
     "y = model(x)",
-    look=_untried,
+    search=_untried,
 )

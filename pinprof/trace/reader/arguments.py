@@ -26,8 +26,8 @@ from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import Bools, FileEvents, Int32s, Int64s, Trace
 from pinprof.urls import STANDARD_INPUT, is_url, shown
 
-PIPE = "the trace came through a pipe; save it, and make the page from the file to see them"
-CHANGED = "its file has changed since it was read"
+CAME_BY_PIPE = "the trace came through a pipe; save it, and make the page from the file to see them"
+FILE_CHANGED = "its file has changed since it was read"
 
 
 class EventArgs(NamedTuple):
@@ -75,7 +75,7 @@ def _check_again(trace: Trace) -> None:
     """Raise TraceError if the trace's name is not, or no longer, that of the file that was read."""
     path = trace.path
     if path == shown(STANDARD_INPUT):
-        raise TraceError(PIPE)
+        raise TraceError(CAME_BY_PIPE)
     if is_url(path):
         raise TraceError("the trace came from a URL; download it, and make the page from the file to see them")
     try:
@@ -83,9 +83,9 @@ def _check_again(trace: Trace) -> None:
     except (OSError, ValueError):
         raise TraceError("the file of the trace is gone") from None
     if not is_file:
-        raise TraceError(PIPE)
+        raise TraceError(CAME_BY_PIPE)
     if stamp_of(path) != trace.events.stamp:
-        raise TraceError(CHANGED)
+        raise TraceError(FILE_CHANGED)
 
 
 class _EventFinder:
@@ -110,7 +110,7 @@ class _EventFinder:
     def among(self, part: int, decode: Callable[[int], list[msgspec.Raw]]) -> Iterator[EventArgs]:
         """Yield the args of the wanted rows of a part; `decode` returns those of all its events, given their number."""
         if part >= len(self._counts):
-            raise TraceError(CHANGED)
+            raise TraceError(FILE_CHANGED)
         chosen = {table: slice(*bounds[part : part + 2].tolist()) for table, bounds in self._bounds.items()}
         chosen = {table: rows for table, rows in chosen.items() if rows.stop > rows.start}
         if not chosen:
@@ -183,7 +183,7 @@ _LIST = msgspec.json.Decoder(list[OnlyArgs])
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-BYTES = {
+BYTES_OF_DTYPE = {
     **dict.fromkeys(("double", "long int", "long", "c10::complex<float>"), 8),
     **dict.fromkeys(("float", "int", "unsigned int"), 4),
     **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short"), 2),
@@ -218,5 +218,5 @@ def _sizes(args: dict[str, Any]) -> Iterator[int]:
     if not (isinstance(shapes, list) and isinstance(types, list)):
         return
     for shape, name in zip(shapes, types, strict=False):
-        if isinstance(shape, list) and name in BYTES and all(isinstance(side, int) for side in shape):
-            yield prod(shape) * BYTES[name]
+        if isinstance(shape, list) and name in BYTES_OF_DTYPE and all(isinstance(side, int) for side in shape):
+            yield prod(shape) * BYTES_OF_DTYPE[name]

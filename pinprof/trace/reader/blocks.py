@@ -11,35 +11,35 @@ import numpy as np
 
 from pinprof.errors import TraceError
 from pinprof.trace.reader.events import NOT_EVENTS, Event, LooseFile, Metadata, decode_each, decode_events
-from pinprof.trace.reader.not_a_trace import START_BYTES, WRITES, check_start, what_it_seems
+from pinprof.trace.reader.not_a_trace import START_BYTES, WHAT_A_TRACE_IS, check_start, what_it_seems
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 
 BLOCK_BYTES = 128 << 10
 """Large enough that calls for each block cost little, small enough for the caches of a core."""
-LARGEST_ENTRY = 1 << 20
+MAX_ENTRY_BYTES = 1 << 20
 """Where none of the last entries is an event, as in a list of empty objects, a text longer than this is cut anyway."""
-LARGEST_BLOCK = 8 << 20
+MAX_BLOCK_BYTES = 8 << 20
 """No event is longer than this, and no metadata before the events."""
-LARGEST_WHOLE = 2 << 20
+MAX_WHOLE_BYTES = 2 << 20
 """A file is decoded in one piece only up to this size: its smallest entries take a hundred times their text."""
 
-JSON = json.JSONDecoder()
+JSON_DECODER = json.JSONDecoder()
 SPACE = rb"[ \t\r\n]*"
-START = rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b' % ((SPACE,) * 4)
-HEADER = re.compile(rb'%b(?=\{%b")' % (START, SPACE), re.DOTALL)
-ANY_HEADER = re.compile(START, re.DOTALL)
+BEFORE_EVENTS = rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b' % ((SPACE,) * 4)
+HEADER = re.compile(rb'%b(?=\{%b")' % (BEFORE_EVENTS, SPACE), re.DOTALL)
+ANY_HEADER = re.compile(BEFORE_EVENTS, re.DOTALL)
 """The text before a list whose first entry is not an event."""
 ESCAPE = re.compile(rb"\\.", re.DOTALL)
 NESTING = np.zeros(256, np.int8)
 """By how much a byte outside of texts changes the depth of what follows."""
 NESTING[list(b"[{")], NESTING[list(b"]}")] = 1, -1
-LONGEST_EVENT = 1 << 16
+MAX_EVENT_BYTES = 1 << 16
 """A block does not end before an event longer than this."""
 SEAM = re.compile(rb"\}%b,%b\Z" % (SPACE, SPACE))
 """The text between two events."""
 WIDEST_SEAM = 128
 """No program that writes traces puts more white space than this between two events."""
-MOST_TRIES = 64
+MAX_BRACES_TRIED = 64
 """Braces that are tried to find that of the last event: objects in arguments may also follow each other."""
 
 
@@ -84,13 +84,13 @@ class Blocks:
         self.start = text[:START_BYTES]
         check_start(self.start)
         while not ((match := HEADER.match(text)) and _is_event(text, match.end())):
-            if is_last and len(text) <= LARGEST_WHOLE:
+            if is_last and len(text) <= MAX_WHOLE_BYTES:
                 self.whole = text
                 return
-            if is_last or len(text) > LARGEST_BLOCK:
+            if is_last or len(text) > MAX_BLOCK_BYTES:
                 match = ANY_HEADER.match(text)
                 if match is None:
-                    raise TraceError(f"has no list of events{what_it_seems(text)}; {WRITES}")
+                    raise TraceError(f"has no list of events{what_it_seems(text)}; {WHAT_A_TRACE_IS}")
                 break
             text, is_last = self._filled(text, 2 * len(text))
         self.header = match[0].removeprefix(b"\xef\xbb\xbf")
@@ -100,12 +100,14 @@ class Blocks:
             if end:
                 yield text[:end]
             text = text[end:]
-            if end and not closed and len(text) > LARGEST_ENTRY:
+            if end and not closed and len(text) > MAX_ENTRY_BYTES:
                 continue
             if is_last or closed:
                 break
-            if len(text) > LARGEST_BLOCK:
-                raise TraceError(f"the JSON is broken: an event of more than {LARGEST_BLOCK >> 20} MiB; {WRITES}")
+            if len(text) > MAX_BLOCK_BYTES:
+                raise TraceError(
+                    f"the JSON is broken: an event of more than {MAX_BLOCK_BYTES >> 20} MiB; {WHAT_A_TRACE_IS}"
+                )
             text, is_last = self._filled(text, 2 * len(text) + BLOCK_BYTES)
         self.rest = text + b"".join(self._chunks)
 
@@ -139,7 +141,7 @@ class Blocks:
         around, ending = self.header + tail, ending._replace(trailing=trailing)
         if around.startswith(b"["):
             return ending
-        is_small = len(around) <= LARGEST_WHOLE
+        is_small = len(around) <= MAX_WHOLE_BYTES
         try:
             file = msgspec.json.decode(around, type=LooseFile if is_small else Metadata)
         except NOT_EVENTS:
@@ -160,9 +162,9 @@ def without_trailing(header: bytes, tail: bytes) -> tuple[bytes, int]:
 
     If the text before and after the events is not JSON, what is after them stays as it is.
     """
-    text = (header.lstrip() + tail)[:LARGEST_BLOCK].decode("latin-1")
+    text = (header.lstrip() + tail)[:MAX_BLOCK_BYTES].decode("latin-1")
     with suppress(ValueError, RecursionError):
-        end = JSON.raw_decode(text)[1] - len(header.lstrip())
+        end = JSON_DECODER.raw_decode(text)[1] - len(header.lstrip())
         if end > 0:
             return tail[:end], len(tail[end:].strip())
     return tail, 0
@@ -173,7 +175,7 @@ def list_end(text: bytes) -> int:
 
     It also does where the list is longer than that of the end of any trace.
     """
-    return JSON.raw_decode(text[:LARGEST_BLOCK].decode("latin-1"))[1]
+    return JSON_DECODER.raw_decode(text[:MAX_BLOCK_BYTES].decode("latin-1"))[1]
 
 
 def _block_end(text: bytes) -> tuple[int, bool]:
@@ -181,9 +183,9 @@ def _block_end(text: bytes) -> tuple[int, bool]:
 
     A block is cut as short as it can be: of a long text its beginning is tried first.
     """
-    end, closed = _last_seam(text[:LARGEST_ENTRY]), False
-    if not end and len(text) > LARGEST_ENTRY:
-        end, closed = _last_comma(text[:LARGEST_ENTRY])
+    end, closed = _last_seam(text[:MAX_ENTRY_BYTES]), False
+    if not end and len(text) > MAX_ENTRY_BYTES:
+        end, closed = _last_comma(text[:MAX_ENTRY_BYTES])
         if not end and not closed:
             end = _last_seam(text)
         if not end and not closed:
@@ -209,7 +211,7 @@ def _last_seam(text: bytes) -> int:
     no program is known to write such arguments.
     """
     position = len(text)
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_BRACES_TRIED):
         position = text.rfind(b"{", 0, position)
         if position <= 0:
             break
@@ -221,7 +223,7 @@ def _last_seam(text: bytes) -> int:
 def _is_event(text: bytes, begin: int) -> bool:
     """Return whether a whole event begins at this brace."""
     try:
-        value, _ = JSON.raw_decode(text[begin : begin + LONGEST_EVENT].decode("latin-1"))
+        value, _ = JSON_DECODER.raw_decode(text[begin : begin + MAX_EVENT_BYTES].decode("latin-1"))
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict) and "ph" in value

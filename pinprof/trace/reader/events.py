@@ -9,14 +9,14 @@ from typing import Final, TypeAlias
 import msgspec
 
 from pinprof.trace.lines import BACKWARD_KEY, CONTEXTS_KEY, LINES_KEY, OPS_KEY, WATCHED_KEY
-from pinprof.trace.run_log import RUN_KEY
-from pinprof.trace.sampled_stacks import HOST_KEY, WORKER_KEY
+from pinprof.trace.metadata.run_log import RUN_KEY
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY, WORKER_KEY
 from pinprof.trace.tables import NONE
 
 NOT_EVENTS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """The errors of decoding a text that is not JSON, or does not hold the expected events."""
 
-NOTHING: Final = msgspec.Raw()
+NO_TEXT: Final = msgspec.Raw()
 Number: TypeAlias = int | float | str | None
 """A number as a trace may write it: ROCm writes `"stream": "0x0"` and `"bytes": "9216"`."""
 
@@ -45,9 +45,9 @@ class Args(msgspec.Struct, gc=False):
     awaited_stream: Number = msgspec.field(default=NONE, name="wait_on_stream")
     awaited_record: Number = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
     bandwidth: Number = msgspec.field(default="", name="memory bandwidth (GB/s)")
-    input_dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
-    input_type: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
-    input_strides: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Strides")
+    input_dims: msgspec.Raw = msgspec.field(default=NO_TEXT, name="Input Dims")
+    input_type: msgspec.Raw = msgspec.field(default=NO_TEXT, name="Input type")
+    input_strides: msgspec.Raw = msgspec.field(default=NO_TEXT, name="Input Strides")
     allocated: Number = msgspec.field(default=NONE, name="Total Allocated")
     reserved: Number = msgspec.field(default=NONE, name="Total Reserved")
     device_type: Number = msgspec.field(default=NONE, name="Device Type")
@@ -106,12 +106,6 @@ class Metadata(msgspec.Struct):
     host: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=HOST_KEY)
     worker: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=WORKER_KEY)
     run: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name=RUN_KEY)
-
-
-class File(Metadata):
-    """A trace file as torch writes it."""
-
-    events: list[Event] = msgspec.field(default_factory=list, name="traceEvents")
 
 
 class LooseFile(Metadata):

@@ -8,7 +8,7 @@ import msgspec
 from pinprof.errors import TraceError
 from pinprof.trace.vendors import foreign_vendor
 
-STARTS = (
+FIRST_BYTES = (
     (b"<", "an HTML or XML page; a download that needed a login ends as one"),
     (b"SQLite format 3\x00", "an SQLite database, such as nsys export and rocprofv3 write"),
     (b"NSYS", "a report of Nsight Systems"),
@@ -30,23 +30,23 @@ STARTS = (
     (b'{"type":', "an export of nsys as JSON lines"),
 )
 """The first bytes of kinds of files, and what such a file is."""
-ANOTHER = "pinprof reads traces of torch.profiler: pinprof run records one"
+WHAT_IS_READ = "pinprof reads traces of torch.profiler: pinprof run records one"
 PERFETTO = (
     "is a trace in Perfetto's own format; pinprof reads the JSON of torch.profiler: "
     "export_chrome_trace('trace.json.gz') writes it, and Perfetto's traceconv makes it of this file: "
     "traceconv json {} trace.json"
 )
-NAMES = (
+REFUSED_NAMES = (
     *((f".{name}{packed}", PERFETTO) for name in ("pftrace", "perfetto-trace") for packed in ("", ".gz")),
     (".py", "is a Python script, not a trace; to record it: pinprof run {}"),
-    (".nsys-rep", f"is a report of Nsight Systems; {ANOTHER}"),
-    (".qdrep", f"is a report of Nsight Systems; {ANOTHER}"),
-    (".ncu-rep", f"is a report of Nsight Compute; {ANOTHER}"),
-    (".xplane.pb", f"is a profile of JAX or TensorFlow; {ANOTHER}"),
+    (".nsys-rep", f"is a report of Nsight Systems; {WHAT_IS_READ}"),
+    (".qdrep", f"is a report of Nsight Systems; {WHAT_IS_READ}"),
+    (".ncu-rep", f"is a report of Nsight Compute; {WHAT_IS_READ}"),
+    (".xplane.pb", f"is a profile of JAX or TensorFlow; {WHAT_IS_READ}"),
     (".ipynb", "is a notebook, not a trace; pinprof.profile records a loop in one"),
 )
 """The endings of names of files, and what such a file is; {} stands for the name."""
-EVENTS = "tfevents"
+TENSORBOARD_NAME = "tfevents"
 OF_TENSORBOARD = "is an event file of TensorBoard; the trace is a .pt.trace.json next to it, in plugins/profile"
 OF_OTHERS = (
     (re.compile(rb"viztracer"), "VizTracer"),
@@ -64,16 +64,16 @@ KINETO_TOO = {
     *("collective_comm", "gpu_pm_counter", "trace"),
 }
 """Categories of torch's events that pinprof does not read (libkineto/include/ActivityType.h)."""
-OF_TORCH = re.compile(rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|pinprof)"')
+TORCH_KEYS = re.compile(rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds|pinprof)"')
 """Keys of files that torch.profiler writes, besides the events."""
 
 
 def refused_name(path: str) -> str:
     """Return what a file is, by its name; empty if it may be a trace."""
     name = path.replace("\\", "/").rpartition("/")[2]
-    if EVENTS in name and not name.endswith((".json", ".json.gz")):
+    if TENSORBOARD_NAME in name and not name.endswith((".json", ".json.gz")):
         return OF_TENSORBOARD
-    return next((what.format(path) for end, what in NAMES if name.endswith(end)), "")
+    return next((what.format(path) for end, what in REFUSED_NAMES if name.endswith(end)), "")
 
 
 def what_it_seems(data: bytes) -> str:
@@ -85,17 +85,17 @@ def what_it_seems(data: bytes) -> str:
 def _by_bytes(data: bytes) -> str:
     """Return what a file is by its first bytes; empty if it may be a trace."""
     text = data.lstrip()
-    if guess := next((what for start, what in STARTS if text.startswith(start)), ""):
+    if guess := next((what for start, what in FIRST_BYTES if text.startswith(start)), ""):
         return guess
     if data[TAR_AT:].startswith(TAR_MAGIC):
         return "a tar archive; unpack it (tar xzf, or tar xf), and name the traces in it or their folder"
     for begin, order in enumerate(("BE", "LE")):
-        if data[begin:WIDE:2].count(0) * 2 >= len(data[:WIDE]) > 0:
+        if data[begin:UTF16_SAMPLE_BYTES:2].count(0) * 2 >= len(data[:UTF16_SAMPLE_BYTES]) > 0:
             return f"text in UTF-16; iconv -f UTF-16{order} -t UTF-8 makes a trace of it"
     if data.startswith(b"\n") and not _is_text(data[:START_BYTES]):
         return "a protobuf, as Perfetto and TensorFlow's profiler write; traceconv json makes JSON of Perfetto's"
     first = text.partition(b"\n")[0]
-    return "a table, such as rocprof and nsys stats write" if TABLE.fullmatch(first) else ""
+    return "a table, such as rocprof and nsys stats write" if TABLE_HEADER.fullmatch(first) else ""
 
 
 def other_profiler(categories: Iterable[str], start: bytes, around: bytes) -> str:
@@ -106,11 +106,11 @@ def other_profiler(categories: Iterable[str], start: bytes, around: bytes) -> st
     """
     if any(name.lower() in KINETO_TOO or foreign_vendor(name) for name in categories):
         return ""
-    if OF_TORCH.search(start) or OF_TORCH.search(around):
+    if TORCH_KEYS.search(start) or TORCH_KEYS.search(around):
         return ""
     text = b" ".join((start, around, *(name.encode() for name in categories)))
     name = next((name for sign, name in OF_OTHERS if sign.search(text)), "")
-    return f"is a trace of {name or 'another program'} without any event of torch.profiler; {ANOTHER}"
+    return f"is a trace of {name or 'another program'} without any event of torch.profiler; {WHAT_IS_READ}"
 
 
 def _of_document(data: bytes) -> str | None:
@@ -129,16 +129,16 @@ def _of_document(data: bytes) -> str | None:
     return None
 
 
-WRITES = "a trace is what torch.profiler's export_chrome_trace writes"
+WHAT_A_TRACE_IS = "a trace is what torch.profiler's export_chrome_trace writes"
 START_BYTES = 1 << 19
 """How much of a file is looked at: a trace begins within it, whatever was written before it."""
 BOM = b"\xef\xbb\xbf"
-CONTROL = bytes(set(range(32)) - set(b"\t\n\r"))
-WIDE = 128
+CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r"))
+UTF16_SAMPLE_BYTES = 128
 """Bytes of text that show whether every second one is 0."""
-TABLE = re.compile(rb'[^{}\[\]]*(?:Kernel_?Name|"Name",|DurationNs|Duration ?\(|Time ?\(%\))[^{}\[\]]*')
+TABLE_HEADER = re.compile(rb'[^{}\[\]]*(?:Kernel_?Name|"Name",|DurationNs|Duration ?\(|Time ?\(%\))[^{}\[\]]*')
 """The first line of a table of kernels."""
-MOST_CONTROL = 0.05
+MAX_CONTROL_SHARE = 0.05
 """Text has a smaller share of control characters than this, however broken its names; random bytes have 11 %."""
 
 
@@ -148,8 +148,8 @@ def check_start(data: bytes) -> None:
     may_be_one = len(data) < START_BYTES or (_is_text(data) and (is_json or b'"traceEvents"' in data))
     if may_be_one and (is_json or not _by_bytes(data)):
         return
-    raise TraceError(f"is not JSON{what_it_seems(data)}; {WRITES}")
+    raise TraceError(f"is not JSON{what_it_seems(data)}; {WHAT_A_TRACE_IS}")
 
 
 def _is_text(data: bytes) -> bool:
-    return len(data) - len(data.translate(None, CONTROL)) < MOST_CONTROL * len(data)
+    return len(data) - len(data.translate(None, CONTROL_BYTES)) < MAX_CONTROL_SHARE * len(data)

@@ -1,19 +1,17 @@
 """Reads a trace file: bytes in, a Trace out, or an error that says what the file is instead."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
 from pinprof.errors import TraceError
-from pinprof.trace.assemble import assemble
 from pinprof.trace.files import open_trace, stamp_of
+from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.blocks import Blocks, without_trailing
-from pinprof.trace.reader.events import Event, File, LooseFile, Metadata, decode_each
-from pinprof.trace.reader.not_a_trace import WRITES, other_profiler, what_it_seems
-from pinprof.trace.reader.rows import FilePart, ReadOptions, Shared, known_category, part_of_block, part_of_events
+from pinprof.trace.reader.events import Event, LooseFile, Metadata, decode_each
+from pinprof.trace.reader.not_a_trace import WHAT_A_TRACE_IS, other_profiler, what_it_seems
+from pinprof.trace.reader.rows import FileContent, ReadOptions, Shared, known_category, part_of_block, part_of_events
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import NONE, Trace
@@ -25,22 +23,6 @@ NOTHING_RECORDED = (
     "steps had run, or record one with pinprof run"
 )
 ENDS_EARLY = "the JSON ends too early; the file is truncated, copy it or record it again"
-
-
-class FileContent(NamedTuple):
-    """The content of a trace file."""
-
-    metadata: Metadata
-    parts: list[FilePart]
-    shared: Shared
-    cut: str | None
-    """Why the end of the file is missing, None if it is there."""
-    around: bytes
-    """The JSON text of the file, mostly without its events; empty if it is not JSON."""
-    trailing: int = 0
-    """Bytes after the end of the JSON text."""
-    start: bytes = b""
-    """The beginning of the text."""
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -63,8 +45,7 @@ def read_trace(path: str | Path) -> Trace:
     is_read = any(known_category(category) != NONE for category in categories)
     if not is_read and not read.cut and (other := other_profiler(categories, read.start, read.around)):
         raise TraceError(f"{shown(path)}: {other}")
-    trace = assemble(shown(path), read.metadata, read.parts, read.shared, read.cut, stamp)
-    return replace(trace, trailing=read.trailing)
+    return assemble(shown(path), read, stamp)
 
 
 def read_rows(path: str, wanted: ReadOptions) -> FileContent:
@@ -107,35 +88,18 @@ def _read_whole(data: bytes, wanted: ReadOptions, lost: str | None) -> FileConte
 
 def _decode(data: bytes) -> tuple[Metadata, list[Event], int]:
     """Return the metadata, the events, and how many entries of the event list were not events."""
-    is_list = data.lstrip().startswith(b"[")
     try:
-        file = (
-            File(events=msgspec.json.decode(data, type=list[Event]))
-            if is_list
-            else msgspec.json.decode(data, type=File)
-        )
-        if any(event.ph for event in file.events):
-            return file, file.events, 0
-    except (msgspec.ValidationError, UnicodeDecodeError):
-        pass  # something does not have the usual form: decode each event by itself
-    return _decode_loosely(data, is_list=is_list)
-
-
-def _decode_loosely(data: bytes, *, is_list: bool) -> tuple[Metadata, list[Event], int]:
-    try:
-        if is_list:
-            metadata, raw_events = Metadata(), msgspec.json.decode(data, type=list[msgspec.Raw])
+        if data.lstrip().startswith(b"["):
+            file = LooseFile(events=msgspec.json.decode(data, type=list[msgspec.Raw]))
         else:
             file = msgspec.json.decode(data, type=LooseFile)
-            if file.events is msgspec.UNSET:
-                raise TraceError(_not_a_trace(data))
-            metadata, raw_events = file, file.events
     except msgspec.ValidationError:
         raise TraceError(_not_a_trace(data)) from None
-    events, malformed = decode_each(raw_events)
-    if raw_events and not any(event.ph for event in events):
+    entries = file.events or []
+    events, malformed = decode_each(entries)
+    if file.events is msgspec.UNSET or (entries and not any(event.ph for event in events)):
         raise TraceError(_not_a_trace(data))
-    return metadata, events, malformed
+    return file, events, malformed
 
 
 def _salvaged(data: bytes, wanted: ReadOptions, lost: str | None, error: Exception) -> FileContent:
@@ -154,7 +118,7 @@ def _salvaged(data: bytes, wanted: ReadOptions, lost: str | None, error: Excepti
 def _broken_json(data: bytes, error: Exception) -> str:
     seems = what_it_seems(data)
     if seems or not data.lstrip().startswith((b"{", b"[")):
-        return f"is not JSON{seems}; {WRITES}"
+        return f"is not JSON{seems}; {WHAT_A_TRACE_IS}"
     if isinstance(error, RecursionError):
         return "the JSON is broken: nested far deeper than any trace is"
     return ENDS_EARLY if "truncated" in str(error) else f"the JSON is broken ({error})"

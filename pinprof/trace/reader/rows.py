@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import compress
 from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -11,7 +12,6 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
-from pinprof.trace.decoding import LOOKUP
 from pinprof.trace.reader.blocks import as_list
 from pinprof.trace.reader.decimals import InexactError, exact_nanoseconds, nanoseconds
 from pinprof.trace.reader.events import (
@@ -19,13 +19,15 @@ from pinprof.trace.reader.events import (
     NOT_EVENTS,
     Args,
     Event,
+    Metadata,
     Number,
     decode_arguments,
     decode_events,
     decode_timed_events,
 )
 from pinprof.trace.reader.salvage import check_malformed, salvage
-from pinprof.trace.tables import CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
+from pinprof.trace.spans.model_calls import LOOKUP
+from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
 from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS
 
@@ -33,7 +35,7 @@ HOST_CATEGORIES = ("cpu_op", "user_annotation", "python_function", "overhead")
 FOREIGN_RUNTIME = "foreign_runtime"
 """The category here of the calls of other vendors' runtimes, whatever they are called in a file."""
 CALL_CATEGORIES = (*OWN_CALLS, FOREIGN_RUNTIME)
-KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *CATEGORIES, "cuda_sync")
+KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *GPU_CATEGORIES, "cuda_sync")
 FIRST_WITH_IDS = len(HOST_CATEGORIES)
 """Arguments are read only of events of this category and later ones in KNOWN_CATEGORIES."""
 
@@ -47,31 +49,31 @@ ALIASES = {
 }
 """Categories that old versions of torch named differently."""
 
-TABLES = {
+TABLE_CATEGORIES = {
     "ops": ("cpu_op",),
     "annotations": ("user_annotation",),
     "functions": ("python_function",),
     "calls": CALL_CATEGORIES,
-    "gpu": CATEGORIES,
+    "gpu": GPU_CATEGORIES,
 }
 """The tables of a trace whose events can be looked up, with their categories."""
 
-IDS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
+ID_ARGUMENTS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
 MEMORY_IDS = ("device_type", "device_id", "allocated", "reserved")
 """The arguments of an event of memory, as `Args` names them."""
 MEMORY_NUMBERS = attrgetter(*MEMORY_IDS)
-TEXTS = ("collective", "group", "message", "copy")
+TEXT_ARGUMENTS = ("collective", "group", "message", "copy")
 """The arguments that are read as texts, as `Args` names them."""
 
 Key = TypeVar("Key", bound=Hashable)
 ReadTimes: TypeAlias = tuple[Int64s, Bools]
 """Times in ns, and which of them are numbers."""
-MEMORY = "[memory]"
+MEMORY_EVENT = "[memory]"
 """The name of the instant events that Kineto writes with `profile_memory=True`."""
 
-MADE_OF = {"message": "collective", "copy": "copy_kind"}
-"""Of texts that `Args` makes of several arguments, the one without which the text is empty."""
+NEEDED_FOR_TEXT = {"message": "collective", "copy": "copy_kind"}
+"""By text that `Args` composes of several arguments: the argument without which the text is empty."""
 
 _INT64_MAX = np.iinfo(np.int64).max
 _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
@@ -94,8 +96,8 @@ class Rows:
     entry: Int32s
     """Which entry of the list of events it is, counted within the part."""
     ids: Int32s | Int64s
-    """One line for each of `ReadOptions.ids` and one for each text, which are indices into the values of
-    `Shared.names`; one column for each row whose category has them; -1 where not recorded."""
+    """A matrix: a line per name of `ReadOptions.ids`, then a line per text, as an index into the values of
+    `Shared.names`; a column per row whose category has arguments; -1 where not recorded."""
 
     def __len__(self) -> int:
         return len(self.category)
@@ -114,7 +116,7 @@ class MemoryRows(NamedTuple):
     timed: Bools
     """Whether the time is a number."""
     numbers: Int64s
-    """One line for each of `MEMORY_IDS`; -1 where not recorded."""
+    """A matrix with a line per name of `MEMORY_IDS`; -1 where not recorded."""
 
 
 def category_name(text: str) -> str:
@@ -137,8 +139,8 @@ class ReadOptions(NamedTuple):
     """Returns the code of a category, -1 for one whose events are not wanted."""
     first_with_ids: int = FIRST_WITH_IDS
     """Arguments are read only of events of categories with this code or a higher one."""
-    ids: tuple[str, ...] = IDS
-    texts: tuple[str, ...] = TEXTS
+    ids: tuple[str, ...] = ID_ARGUMENTS
+    texts: tuple[str, ...] = TEXT_ARGUMENTS
     """Arguments to read as texts, by their names in `Args`."""
 
 
@@ -150,26 +152,15 @@ class Codes(dict[Key, int], Generic[Key]):
         return number
 
 
-class Categories(dict[str | None, int]):
-    """The wanted codes of categories as they stand in the file."""
-
-    def __init__(self, options: ReadOptions) -> None:
-        super().__init__()
-        self._options = options
-
-    def __missing__(self, category: str | None) -> int:
-        self[category] = code = self._options.category(category or "")
-        return code
-
-
 class Shared:
     """The common data of all parts of a file: what to read, and the numbers of texts and threads."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.arguments = attrgetter(*options.ids, *(MADE_OF.get(name, name) for name in options.texts))
+        self.arguments = attrgetter(*options.ids, *(NEEDED_FOR_TEXT.get(name, name) for name in options.texts))
         """Returns the wanted arguments of an event, as `Args` has them."""
-        self.categories = Categories(options)
+        self.category = cache(lambda text: options.category(text or ""))
+        """Returns the code of a category as it stands in the file."""
         self.names: Codes[str] = Codes()
         self.threads: Codes[ThreadKey] = Codes()
         self.exact_times = True
@@ -199,6 +190,23 @@ class FilePart:
     """The `Input Dims` of `LOOKUP` ops as JSON, by their entry in the list of events."""
     op_numbers: tuple[int, ...] = ()
     """The numbers of its first and last ops, where recorded: torch numbers the host's events as it writes them."""
+
+
+class FileContent(NamedTuple):
+    """The content of a trace file."""
+
+    metadata: Metadata
+    parts: list[FilePart]
+    """In the order of the file."""
+    shared: Shared
+    cut: str | None
+    """Why the end of the file is missing, None if it is there."""
+    around: bytes
+    """The JSON text of the file, mostly without its events; empty if it is not JSON."""
+    trailing: int = 0
+    """Bytes after the end of the JSON text."""
+    start: bytes = b""
+    """The beginning of the text."""
 
 
 def part_of_block(block: bytes, shared: Shared) -> FilePart:
@@ -242,7 +250,7 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
     counts: Counter[str] = Counter()
     for text, count in Counter(columns[1]).items():
         counts[category_name(text or "")] += count
-    category = np.fromiter(map(shared.categories.__getitem__, columns[1]), np.int8, len(durations))
+    category = np.fromiter(map(shared.category, columns[1]), np.int8, len(durations))
     is_wanted = category != NONE
     chosen = durations
     if not is_wanted.all():
@@ -270,7 +278,7 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
         for event, args in zip(named, arguments(named), strict=True)
         if args.name
     }
-    instants = _of_phase("i", MEMORY, events, phases) if "i" in phases_here else []
+    instants = _of_phase("i", MEMORY_EVENT, events, phases) if "i" in phases_here else []
     memory = _memory(instants, shared, times, arguments)
     places = np.flatnonzero(rows.name == shared.names.get(LOOKUP, NONE)).tolist()
     recorded = arguments([chosen[place] for place in places])
@@ -313,7 +321,7 @@ def _ids(arguments: Sequence[Args], shared: Shared) -> Int32s | Int64s:
         line[:] = _integers(values)
     for line, name, values in zip(ids[len(options.ids) :], options.texts, columns[len(options.ids) :], strict=False):
         if values.count("") < len(values):
-            texts = [getattr(args, name) for args in arguments] if name in MADE_OF else values
+            texts = [getattr(args, name) for args in arguments] if name in NEEDED_FOR_TEXT else values
             line[:] = [shared.names[text] if (text := _text(value)) else NONE for value in texts]
     narrow = ids.astype(np.int32)  # of large traces these are most of what reading holds
     return narrow if (narrow == ids).all() else ids
@@ -340,11 +348,11 @@ def joined(parts: Iterable[Rows]) -> Rows:
 def by_appearance(columns: Sequence[Int32s], count: int) -> Int64s:
     """Return the codes, of `count`, that the columns hold, in the order in which they first appear."""
     first = np.full(count, sum(map(len, columns)))
-    behind = len(first) and int(first[0])
+    end = len(first) and int(first[0])
     for codes in reversed(columns):
-        begin = behind - len(codes)
-        first[codes[::-1]] = np.arange(behind - 1, begin - 1, -1)  # of equal codes the last assignment holds
-        behind = begin
+        begin = end - len(codes)
+        first[codes[::-1]] = np.arange(end - 1, begin - 1, -1)  # of equal codes the last assignment holds
+        end = begin
     order = np.argsort(first, kind="stable")
     return order[: np.count_nonzero(first < sum(map(len, columns)))]
 

@@ -15,25 +15,25 @@ import msgspec
 from pinprof.errors import TraceError
 from pinprof.trace.reader.events import Event, Metadata, decode_event
 
-BETWEEN = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
+EVENT_SEAM = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')
 """The text between two events, or within the arguments of one."""
-MOST_JOINED = 8
+MAX_SEAMS_IN_EVENT = 8
 """An event that has more such seams than this is taken for broken."""
 LIST_END = re.compile(rb"\}\s*\](?=\s*(?:[,}]|\Z))")
-MOST_RESTS = 16
+MAX_LIST_ENDS_TRIED = 16
 """How many possible ends of the list are tried; each try reads all text before it."""
-LONGEST_LAST = 4 << 20
+MAX_SEARCHED_BYTES = 4 << 20
 """Bytes of the last event, and of a key of the metadata, that are searched for its end."""
-MOST_MALFORMED = 50_000
+MAX_MALFORMED_EVENTS = 50_000
 """Broken events of a file, which are tried in all ways to repair them."""
-MOST_VALUES = 4
+MAX_VALUES_OF_KEY = 4
 """How often a key of the metadata is looked for."""
 
 NO_VALUE = re.compile(rb"(:\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
-CONTROL = re.compile(rb"[\x00-\x1f]")
+CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f]")
 STRAY_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 BACKSLASH = re.compile(rb'\\(?!")')
-NAME = re.compile(rb'"name"\s*:\s*"')
+NAME_KEY = re.compile(rb'"name"\s*:\s*"')
 NAME_END = re.compile(rb'"\s*(?:,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:|\})')
 QUOTE = re.compile(rb'(?<!\\)((?:\\\\)*)"')
 
@@ -62,14 +62,14 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
     Each event is read by itself, by `decode`; one that is not JSON is repaired if possible, and otherwise counted.
     Raises TraceError if there are too many of these.
     """
-    cuts = [0, *(match.end() for match in BETWEEN.finditer(text))]
+    cuts = [0, *(match.end() for match in EVENT_SEAM.finditer(text))]
     bounds = [*cuts[1:], len(text)]
     if is_last:
         bounds[-1] = cuts[-1] + _whole(text[cuts[-1] :])
     events: list[Event] = []
     repaired = malformed = index = 0
     while index < len(cuts):
-        event, width = _event(text, cuts[index], bounds[index : index + MOST_JOINED], decode)
+        event, width = _event(text, cuts[index], bounds[index : index + MAX_SEAMS_IN_EVENT], decode)
         if event is None and (event := _repaired(_stripped(text[cuts[index] : bounds[index]]), decode)):
             repaired += 1
         if event is not None:
@@ -84,8 +84,8 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
 
 def check_malformed(count: int) -> None:
     """Raise TraceError if this number of broken events is that of no trace."""
-    if count > MOST_MALFORMED:
-        raise TraceError(f"the JSON is broken: more than {MOST_MALFORMED:,} events are; record the trace again")
+    if count > MAX_MALFORMED_EVENTS:
+        raise TraceError(f"the JSON is broken: more than {MAX_MALFORMED_EVENTS:,} events are; record the trace again")
 
 
 def _event(text: bytes, begin: int, ends: list[int], decode: Decode) -> tuple[Event | None, int]:
@@ -103,11 +103,13 @@ def _stripped(text: bytes) -> bytes:
 
 def _whole(text: bytes) -> int:
     """Return where the event at the beginning of a text ends; 0 if it is not whole."""
-    text = text[:LONGEST_LAST]
+    text = text[:MAX_SEARCHED_BYTES]
     try:
         return json.JSONDecoder().raw_decode(text.decode("latin-1"))[1]
     except (ValueError, RecursionError):
-        ends = (match.start() + 1 for match, _ in zip(LIST_END.finditer(text), range(MOST_RESTS), strict=False))
+        ends = (
+            match.start() + 1 for match, _ in zip(LIST_END.finditer(text), range(MAX_LIST_ENDS_TRIED), strict=False)
+        )
         return next((end for end in ends if _repaired(text[:end], decode_event)), 0)
 
 
@@ -124,7 +126,7 @@ def _repaired(text: bytes, decode: Decode) -> Event | None:
 def _without_controls(text: bytes) -> bytes:
     """Return a text with `null` in place of invalid values, and without control characters and broken UTF-8."""
     text = NO_VALUE.sub(rb"\1null", text)
-    return CONTROL.sub(b" ", text).decode(errors="replace").encode()
+    return CONTROL_CHARACTER.sub(b" ", text).decode(errors="replace").encode()
 
 
 def _with_escapes(text: bytes) -> bytes:
@@ -133,7 +135,7 @@ def _with_escapes(text: bytes) -> bytes:
 
 
 def _with_quoted_name(text: bytes) -> bytes:
-    begin = NAME.search(text)
+    begin = NAME_KEY.search(text)
     end = NAME_END.search(text, begin.end()) if begin else None
     if begin is None or end is None:
         return text
@@ -153,7 +155,7 @@ def salvage_metadata(around: bytes) -> Metadata:
 
 def _values_of(text: str, key: str) -> Iterator[str]:
     """Yield the values of a key that are whole."""
-    for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', text), MOST_VALUES):
-        value = text[match.end() :][:LONGEST_LAST]
+    for match in islice(re.finditer(rf'"{re.escape(key)}"\s*:\s*', text), MAX_VALUES_OF_KEY):
+        value = text[match.end() :][:MAX_SEARCHED_BYTES]
         with suppress(ValueError, RecursionError):
             yield value[: json.JSONDecoder().raw_decode(value)[1]]

@@ -16,9 +16,9 @@ MAGIC_BYTES = 4
 
 HARMLESS_BYTES = 2**24
 """A file that unpacks to no more than this is not a decompression bomb."""
-MOST_TIMES = 50
+MAX_UNPACKED_RATIO = 50
 """A file that unpacks to more than 50 times its size is a bomb: gzip reaches 1030, traces 10 to 30."""
-MOST_BYTES = 2**36
+MAX_UNPACKED_BYTES = 2**36
 """A file that unpacks to more than 64 GiB is one, too; the largest traces that can be opened have a tenth of that."""
 
 
@@ -154,10 +154,10 @@ class Unpacked:
 
     def _weigh(self, size: int, form: Form) -> None:
         self._unpacked += size
-        if self._unpacked > MOST_BYTES:
-            much = f"more than {MOST_BYTES >> 30} GiB"
-        elif self._unpacked > HARMLESS_BYTES and self._unpacked > MOST_TIMES * self._packed:
-            much = f"more than {MOST_TIMES} times its size, as only a decompression bomb does"
+        if self._unpacked > MAX_UNPACKED_BYTES:
+            much = f"more than {MAX_UNPACKED_BYTES >> 30} GiB"
+        elif self._unpacked > HARMLESS_BYTES and self._unpacked > MAX_UNPACKED_RATIO * self._packed:
+            much = f"more than {MAX_UNPACKED_RATIO} times its size, as only a decompression bomb does"
         else:
             return
         raise TraceError(

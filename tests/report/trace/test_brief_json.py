@@ -21,7 +21,7 @@ from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.verdict import headline
 from pinprof.rules.search import RULES
-from pinprof.trace.sampled_stacks import HOST_KEY
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY
 
 SAMPLES = host_profile(
     (60, "train.py:9:<module> > model.py:4:forward > torch/nn/linear.py:5:forward"),

@@ -16,7 +16,7 @@ from pinprof.report.charts.flame import host_flame
 from pinprof.report.trace import text
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
-from pinprof.trace.sampled_stacks import HOST_KEY, HostProfile
+from pinprof.trace.metadata.sampled_stacks import HOST_KEY, HostProfile
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 TITLE = "Where the host's time goes"

@@ -13,7 +13,7 @@ from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import input_uncertain, next_cause
 from pinprof.report.trace.work import kinds_in_short, on_cores
 from pinprof.rules.rule import Findings
-from pinprof.trace.info import Made, MadeLoader, batches_held
+from pinprof.trace.metadata.info import Made, MadeLoader, batches_held
 
 
 def loader(workers: int, ready: int | None = None, drawn: int = 5) -> MadeLoader:

@@ -21,7 +21,7 @@ from pinprof.report.trace.whole_run import precision, unsteady
 from pinprof.report.view import Fact
 from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace
-from pinprof.trace.run_log import IrregularWork, RunLog
+from pinprof.trace.metadata.run_log import IrregularWork, RunLog
 from pinprof.verdict.verdict import LimitCost, Verdict
 
 MS = 1_000_000

@@ -12,7 +12,7 @@ from pinprof.analyses.syncs.lines.recorded import Around, WaitKind, agreed, kind
 from pinprof.analyses.syncs.lines.watched import Candidates, WatchedWaits, candidate_lines
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.lines import Context, Contexts, DebugModeWaits, RecordedLines, SourceLine
-from pinprof.trace.run_log import CHECKPOINT, EVALUATION, RECORDED, WATCH
+from pinprof.trace.metadata.run_log import CHECKPOINT, EVALUATION, RECORDED, WATCH_WINDOW
 from pinprof.trace.tables import NONE, Trace
 
 Lines: TypeAlias = list[SourceLine | None]
@@ -225,7 +225,7 @@ def _without_irregular_work(trace: Trace) -> DebugModeWaits | None:
     if watched is None or run is None:
         return watched
     recorded = set().union(*run.noted_in(RECORDED))
-    unlike = [kinds & WORK_APART - recorded for kinds in run.noted_in(WATCH)]
+    unlike = [kinds & WORK_APART - recorded for kinds in run.noted_in(WATCH_WINDOW)]
     if len(unlike) != watched.steps:
         return watched
     unlike.append(set())  # the step in which the run ended: not all of its work is known
