@@ -10,7 +10,7 @@ from pinprof.hues import BLUE, CARD, GREEN, LINE, MUTED, ORANGE, PALE, PURPLE, S
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.figures import (
     TITLE_STANDOFF_PIXELS,
-    Figure,
+    PlotlyFigure,
     copy_times_figure,
     escaped,
     icicle,
@@ -63,13 +63,13 @@ def numbers(profile: Profile) -> dict[str, go.Figure]:
     return {name: _titled(chart, title) for name, (title, chart) in charts.items() if chart}
 
 
-def _titled(chart: Figure, title: str) -> go.Figure:
+def _titled(chart: PlotlyFigure, title: str) -> go.Figure:
     figure, height = figure_of(chart), chart.layout["height"] + AROUND_PX
     figure.update_layout(title_text=title, height=height, margin_t=AROUND_PX // 2, legend_traceorder="normal")
     return figure.update_layout(showlegend=bool(chart.keys))
 
 
-def figure_of(chart: Figure) -> go.Figure:
+def figure_of(chart: PlotlyFigure) -> go.Figure:
     """Return a chart as a figure with the page's looks, which another template replaces."""
     figure = go.Figure(json.loads(json.dumps(escaped({"data": chart.data, "layout": chart.layout}))))
     figure.update_layout(template=PLOTLY_TEMPLATE)
