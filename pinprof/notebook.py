@@ -33,7 +33,7 @@ from pinprof.report.job.page import page_of_files
 from pinprof.report.job.text import job_to_text
 from pinprof.report.job.view import verdict_line
 from pinprof.report.objects import Contents, ReportObject, scalars_of
-from pinprof.report.trace import dataframes
+from pinprof.report.trace.dataframes import ReportTables, figures_of, ranks_of_job
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import trace_to_text
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-    from pinprof.report.trace.events import EventTable
-
 
 TraceOrUrl: TypeAlias = str | os.PathLike[str] | Trace
 """A trace, or the file or URL of one."""
@@ -58,17 +56,8 @@ MsRange: TypeAlias = tuple[float, float]
 """One step, or the first and the last one, counted from 1; start and end in ms since the start of step 1."""
 
 
-def _table(name: str, meaning: str) -> Any:
-    """Return the property of a report that is a table of its document."""
-    return property(lambda report: dataframes.table(report._document, name), doc=meaning)  # noqa: SLF001  its own
-
-
-class Report(ReportObject):
-    """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook.
-
-    Its tables are DataFrames: a column's name ends with its unit, or it is a number or a share of 1; `attrs["per"]`
-    says whether the rows are of a mean step or of the whole trace. Steps count from 1, as on the page.
-    """
+class Report(ReportTables, ReportObject):
+    """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook."""
 
     _title = "pinprof report"
     _elsewhere = MappingProxyType(
@@ -123,50 +112,6 @@ class Report(ReportObject):
     def verdict(self) -> str | None:
         """What limits the step, in a sentence; None if the trace does not show it."""
         return self._document.verdict.headline
-
-    @cached_property
-    def events(self) -> "EventTable":
-        """A row for each kernel, copy, memset, call of the GPU's runtime, and op, in the order of their starts.
-
-            report.events.kernels.groupby("name").duration_ms.sum()
-            report.events.query("step == 2 and kind == 'op'")
-
-        `start_ms` counts from the start of step 1; `op`, `file`, `line` and `function` say what made it, as far as the
-        trace shows that. `.kernels`, `.copies`, `.calls` and `.ops` are the rows of one kind, with its columns.
-        """
-        from pinprof.report.trace.events import events_of  # noqa: PLC0415  pandas is slow to load
-
-        return events_of(self.analysis.details, knows_exposed=self._document.overlap.exposed_ms is not None)
-
-    @property
-    def copies(self) -> "pd.DataFrame":
-        """A row for each copy: `direction`, `host_memory`, `bytes`, `duration_ms`, `exposed_ms`, `line`, ..."""
-        return self.events.copies
-
-    @property
-    def collectives(self) -> "pd.DataFrame":
-        """A row for each collective of torch.distributed in the complete steps: `name`, `step`, `bytes`, ..."""
-        from pinprof.report.trace.events import collectives  # noqa: PLC0415  pandas is slow to load
-
-        return collectives(self.analysis.details)
-
-    kernels = _table(
-        "kernels", "Sums by name of the kernels of a step: `count`, `ms`, `mean_us`, `share` of their time."
-    )
-    ops = _table("ops", "Sums by name of the ops of a step, as traced: `count`, `ms` on the host, `kernel_ms`.")
-    phases = _table("phases", "The phases of a step, as traced: `launches`, `host_ms`, `kernel_ms`.")
-    findings = _table("findings", "The findings, the best saving first; `analysis.findings` has them as objects.")
-    copy_sums = _table("copy_sums", "Sums of the copies by direction and host memory: `count`, `bytes`, `exposed_ms`.")
-    waits = _table("waits", "Sums of the host's waits by place: `file`, `line`, `cause`, `stall_ms`.")
-    idle = _table("idle", "Idle time of each GPU by cause: `device`, `cause`, `time_ms`.")
-    gpu = _table("gpu", "Each GPU: `busy_ms`, `kernel_ms`, `memcpy_ms`, `idle_ms`, `span_ms`.")
-    loader = _table("loader", "One row on the DataLoader: `waits`, `wait_ms`, `pinned`, ...")
-    memory = _table("memory", "The peak of each GPU's memory, if that was recorded (`profile_memory=True`).")
-
-    @property
-    def steps(self) -> "pd.DataFrame":
-        """The steps of the trace on the host and on each GPU."""
-        return dataframes.steps(self.analysis)
 
     def compare(self, after: "TraceOrUrl | Report") -> "ComparisonReport":
         """Return what changed from this trace to another one; see `pinprof.compare`."""
@@ -284,7 +229,7 @@ class ComparisonReport(ReportObject):
     @property
     def table(self) -> "pd.DataFrame":
         """The figures before and after, the step first: times in ms."""
-        return dataframes.figures(self.comparison)
+        return figures_of(self.comparison)
 
     def __str__(self) -> str:
         return comparison_to_text(self.comparison)
@@ -330,14 +275,10 @@ class JobReport(Report):
         self._pinning = pinning
         self._shown = next((part for part in parts if rank_of(part) == ranks.shown_rank), parts[0])
 
-    @property
+    @cached_property
     def analysis(self) -> Analysis:
         """The analysis of the shown rank, whose trace it reads again."""
-        return self._shown_report.analysis
-
-    @cached_property
-    def _shown_report(self) -> Report:
-        return Report(self._analysed(self._shown.profile.path))
+        return self._analysed(self._shown.profile.path)
 
     def _analysed(self, path: str) -> Analysis:
         return analyse(read_trace(path), self._pinning)
@@ -366,7 +307,7 @@ class JobReport(Report):
     @property
     def table(self) -> "pd.DataFrame":
         """The ranks: the step of each, the step that it would have alone, and its waits, in ms per step."""
-        return dataframes.ranks(self.ranks)
+        return ranks_of_job(self.ranks)
 
     def __str__(self) -> str:
         return job_to_text(self.ranks, self.parts) + super().__str__()

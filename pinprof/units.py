@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 NS_PER_MS = 1e6
 
-TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-SIZES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+SIZE_UNITS = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 
-SLOWEST_GBPS = 0.1
+MIN_GBPS_IN_GB = 0.1
 """Below this a rate reads in MB/s."""
 
-TEN, HUNDRED, THOUSAND = 10, 100, 1000
+TEN, HUNDRED = 10, 100
 """Below ten a number reads with two decimals, below a hundred with one: three digits that mean something."""
 
-THREE = 3
+ALL_DIGITS = 3
 """Digits of a number whose range is unknown or narrow."""
-LEAST_SHOWN = 0.1
-"""An end of a range below this number of the unit gets a unit of its own."""
+MIN_WITH_DECIMALS = 0.1
+"""An end of a range below this number of the unit has significant digits in place of decimals."""
 
 ROUNDS_UP = {"s": 0.9995, "ms": 0.9995, "µs": 0.9995}
 """From this fraction of a unit on it is used: the smaller unit would read "1000". Binary units go on to 1023."""
@@ -26,7 +26,7 @@ ROUNDS_UP = {"s": 0.9995, "ms": 0.9995, "µs": 0.9995}
 
 def duration(ns: float, digits: int = 3) -> str:
     """Return a time given in ns, in the largest unit that leaves a digit before the point: "18.6 ms", "430 µs"."""
-    return _in_units(_rounded(ns, digits) if digits < THREE else ns, TIMES, digits)
+    return _in_units(_rounded(ns, digits) if digits < ALL_DIGITS else ns, TIME_UNITS, digits)
 
 
 def milliseconds(ns: float) -> str:
@@ -40,19 +40,17 @@ def ms(ns: float) -> float:
 
 
 def between(start_ns: float, end_ns: float, digits: int = 3) -> str:
-    """Return two times given in ns, the unit only once where it is the same: "1.50 to 2.70 ms"; or one if alike."""
+    """Return two times given in ns in the unit of the longer one: "0.95 to 1.20 ms"; or one if they read alike."""
     first, last = duration(start_ns, digits), duration(end_ns, digits)
-    number, unit = first.split(" ")
     if first == last:
         return first
-    if start_ns == 0 or unit == last.split(" ")[1]:
-        return f"{number} to {last}"
-    return f"{first} to {last}"
+    unit = _unit_of(max(start_ns, end_ns, key=abs), digits)
+    return f"{_in_unit(start_ns, unit, digits)} to {_in_unit(end_ns, unit, digits)} {unit}"
 
 
-EXACT, CLOSE, WIDE = 1.02, 1.2, 3.0
-"""Ratios of the ends of a range: up to EXACT the number stands alone, up to CLOSE it has three digits, up to WIDE two,
-beyond that one."""
+MAX_EXACT_RATIO, MAX_CLOSE_RATIO, MIN_WIDE_RATIO = 1.02, 1.2, 3.0
+"""Ratios of the ends of a range: up to the first the number stands alone, up to the second it has three digits, up to
+the third two, beyond that one."""
 
 
 class Ranged(NamedTuple):
@@ -61,7 +59,7 @@ class Ranged(NamedTuple):
     number: str
     """With its unit: "2.6 ms", "about 70 ms"."""
     range: str
-    """The range, without a unit if it has that of the number: "1.9 to 3.3"; empty if the number is exact enough."""
+    """The range in the unit of the number: "1.9 to 3.3"; empty if the number is exact enough."""
 
     def __str__(self) -> str:
         """Return both: "2.6 ms (1.9 to 3.3)"."""
@@ -70,29 +68,30 @@ class Ranged(NamedTuple):
 
 def digits_of(range_ns: tuple[float, float] | None) -> int:
     """Return how many digits of a time its range justifies, at least two."""
-    return 2 if range_ns and range_ns[1] > CLOSE * range_ns[0] else THREE
+    return 2 if range_ns and range_ns[1] > MAX_CLOSE_RATIO * range_ns[0] else ALL_DIGITS
 
 
 def ranged(ns: float, range_ns: tuple[float, float] | None) -> Ranged:
-    """Return a time given in ns with as many digits as its range justifies: "2.6 ms (1.9 to 3.3)", "about 70 ms"."""
+    """Return a time given in ns with as many digits as its range justifies: "2.6 ms (1.9 to 3.3)", "about 70 ms".
+
+    The number and its range have one unit: that of the number, or that of an end with a thousand of these and more.
+    """
     low, high = range_ns or (ns, ns)
     ratio = high / low if low > 0 else inf
-    if not ns or high <= low or ratio <= EXACT:
+    if not ns or high <= low or ratio <= MAX_EXACT_RATIO:
         return Ranged(duration(ns), "")
-    digits = THREE if ratio <= CLOSE else 2
-    is_wide = ratio >= WIDE
-    number = duration(ns, 1 if is_wide and not f"{ns:e}".startswith("1") and low <= _rounded(ns, 1) <= high else digits)
-    scale = next(scale for scale, unit in TIMES if unit == number.split(" ")[1])
-    if all(not end or LEAST_SHOWN <= abs(end) / scale < THOUSAND for end in (low, high)):
-        ends = " to ".join(_digits(end / scale, digits) for end in (low, high))
-    else:
-        ends = " to ".join(duration(end, digits) if end else "0" for end in (low, high))
+    digits = ALL_DIGITS if ratio <= MAX_CLOSE_RATIO else 2
+    is_wide = ratio >= MIN_WIDE_RATIO
+    has_one_digit = is_wide and not f"{ns:e}".startswith("1") and low <= _rounded(ns, 1) <= high
+    unit = _unit_of(max(ns, low, high, key=abs), digits)
+    number = f"{_in_unit(ns, unit, 1 if has_one_digit else digits)} {unit}"
+    ends = " to ".join(_in_unit(end, unit, digits) for end in (low, high))
     return Ranged(f"about {number}" if is_wide else number, ends)
 
 
 def size(count: float) -> str:
     """Return a number of bytes in binary units: "48.0 MiB", "512 B"."""
-    return _in_units(count, SIZES)
+    return _in_units(count, SIZE_UNITS)
 
 
 def sizes(count: float | None, unsized: int) -> str:
@@ -104,7 +103,7 @@ def sizes(count: float | None, unsized: int) -> str:
 
 def rate(gbps: float) -> str:
     """Return a bandwidth given in GB/s (10^9 bytes): "55.3 GB/s", of tiny copies "2.55 MB/s"."""
-    if 0 < gbps < SLOWEST_GBPS:
+    if 0 < gbps < MIN_GBPS_IN_GB:
         return f"{_three_digits(gbps * 1000)} MB/s"
     return f"{_three_digits(gbps)} GB/s"
 
@@ -141,7 +140,7 @@ def listed(names: Sequence[str], most: int, separator: str = ", ") -> str:
     return separator.join(names[:most]) + more
 
 
-def _in_units(value: float, units: Sequence[tuple[float, str]], digits: int = THREE) -> str:
+def _in_units(value: float, units: Sequence[tuple[float, str]], digits: int = ALL_DIGITS) -> str:
     smallest, unit = units[-1]
     for scale, name in units[:-1]:
         if abs(value) >= scale * ROUNDS_UP.get(name, 1):
@@ -149,8 +148,19 @@ def _in_units(value: float, units: Sequence[tuple[float, str]], digits: int = TH
     return f"{round(value / smallest)} {unit}"  # an int, as a float would read "-0"
 
 
+def _unit_of(ns: float, digits: int) -> str:
+    return duration(ns, digits).split(" ")[1]
+
+
+def _in_unit(ns: float, unit: str, digits: int) -> str:
+    value = ns / next(scale for scale, name in TIME_UNITS if name == unit)
+    if unit == TIME_UNITS[-1][1]:
+        return f"{round(value)}"
+    return _digits(value, digits if abs(value) >= MIN_WITH_DECIMALS else min(digits, 2))
+
+
 def _digits(value: float, digits: int) -> str:
-    if digits >= THREE:
+    if digits >= ALL_DIGITS:
         return _three_digits(value)
     value = _rounded(value, digits)
     return f"{value:.{max(digits - 1 - floor(log10(abs(value))), 0)}f}" if value else "0"

@@ -34,12 +34,12 @@ def test_a_duration_has_three_digits_and_the_unit_that_suits_it(ns: float, text:
         (9.91, (9.5, 10.4), "9.91 ms (9.50 to 10.4)"),
         (16.9, (14.0, 24.1), "17 ms (14 to 24)"),
         (2.6, (1.9, 3.3), "2.6 ms (1.9 to 3.3)"),
-        (0.93, (0.61, 1.24), "930 µs (610 µs to 1.2 ms)"),
+        (0.93, (0.61, 1.24), "0.93 ms (0.61 to 1.2)"),
         (68.9, (20.0, 240.0), "about 70 ms (20 to 240)"),
         (11.6, (5.6, 21.9), "about 12 ms (5.6 to 22)"),  # one digit would be a sixth off
         (26.7, (3.24, 27.5), "about 27 ms (3.2 to 28)"),  # one digit would lie outside
-        (0.7, (0.0, 1.44), "about 700 µs (0 to 1.4 ms)"),
-        (1.25, (0.0892, 2.42), "about 1.2 ms (89 µs to 2.4 ms)"),
+        (0.7, (0.0, 1.44), "about 0.7 ms (0 to 1.4)"),
+        (1.25, (0.0892, 2.42), "about 1.2 ms (0.089 to 2.4)"),
         (0.9996, (0.8, 1.3), "1.0 ms (0.80 to 1.3)"),
         (0.0, (0.0, 1.0), "0 ns"),
     ],
@@ -101,9 +101,17 @@ def test_a_share_never_rounds_to_nothing_or_all(fraction: float, text: str) -> N
 
 @pytest.mark.parametrize(
     ("start", "end", "text"),
-    [(1.5e6, 2.7e6, "1.50 to 2.70 ms"), (0, 222e3, "0 to 222 µs"), (0.9e6, 1.1e6, "900 µs to 1.10 ms")],
+    [
+        (1.5e6, 2.7e6, "1.50 to 2.70 ms"),
+        (0, 222e3, "0 to 222 µs"),
+        (0.9e6, 1.1e6, "0.90 to 1.10 ms"),
+        (12.7e6, 0.95e6, "12.7 to 0.95 ms"),
+        (0.03e6, 1.1e6, "0.030 to 1.10 ms"),
+        (3, 18, "3 to 18 ns"),
+        (1e6, 1.0001e6, "1.00 ms"),
+    ],
 )
-def test_two_times_have_one_unit_if_it_is_the_same(start: float, end: float, text: str) -> None:
+def test_two_times_have_the_unit_of_the_longer_one(start: float, end: float, text: str) -> None:
     assert between(start, end) == text
 
 

@@ -12,7 +12,8 @@ from pinprof.capture.job import path_of_rank
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.errors import CaptureError, unexpected
 from pinprof.notebook import load
-from pinprof.report.trace.verdict import verdict_sentence
+from pinprof.report.trace.first_screen import first_screen
+from pinprof.report.trace.verdict import headline
 from pinprof.standard_streams import is_terminal
 from pinprof.units import counted
 
@@ -128,7 +129,7 @@ class TrainingRecording:
 def _say_look(path: Path, step: int) -> None:
     """Say what a look at the training has found; without `every` there are no looks."""
     report = load(path)
-    _say(f"step {step}: {verdict_sentence(report.profile, report.analysis.findings.verdict)}")
+    _say(f"step {step}: {headline(first_screen(report.profile, report.analysis.findings))}")
 
 
 def _say(text: str) -> None:

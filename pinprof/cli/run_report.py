@@ -82,10 +82,11 @@ def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Ana
 def say_verdict(path: Path, step: int) -> None:
     """Say in a line why the steps are slow that were recorded at this step of a long training."""
     from pinprof.notebook import load
-    from pinprof.report.trace.verdict import verdict_sentence
+    from pinprof.report.trace.first_screen import first_screen
+    from pinprof.report.trace.verdict import headline
 
     report = load(path)
-    say(f"Step {step}: {verdict_sentence(report.profile, report.analysis.findings.verdict)}")
+    say(f"Step {step}: {headline(first_screen(report.profile, report.analysis.findings))}")
 
 
 def _say_what_to_do(analysis: "Analysis", page: str) -> None:

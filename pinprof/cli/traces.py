@@ -180,7 +180,7 @@ def print_report(
     if is_full:
         show_text(trace_to_text, *entry, rows=FULL_TABLE_ROWS, end="\n")
     else:
-        show_text(to_brief, *entry, code=code, again=again, has_page=has_page, end="\n")
+        show_text(to_brief, *entry, code=code, report_arguments=again, has_page=has_page, end="\n")
 
 
 def write_page(path: str, measured: "Sequence[Analysis]", code: "Code") -> None:

@@ -1,13 +1,13 @@
 """Fields that several JSON documents have: places, causes, savings."""
 
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, get_args
 
 from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analyses.syncs.removal import VERDICTS
 from pinprof.document import Count, Document, Ms, RangeMs, Share, doc, one_of
 from pinprof.replay.bound import BOUND_WORDS
-from pinprof.rules.rule import FAMILIES
+from pinprof.rules.rule import FAMILIES, Severity
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES
 
 Source: TypeAlias = Annotated[str, one_of(("measured", "given", "estimated"))]
@@ -21,7 +21,7 @@ WaitCause: TypeAlias = Annotated[str, one_of(WAIT_CAUSES), doc("what made the ho
 RuleFamily: TypeAlias = Annotated[
     str, one_of(tuple(family.name for family in FAMILIES.values())), doc("what the rule is about")
 ]
-Severity: TypeAlias = Annotated[str, one_of(("high", "medium", "low", "suspect"))]
+SeverityJson: TypeAlias = Annotated[str, one_of(get_args(Severity))]
 
 Guards: TypeAlias = Annotated[
     Sequence[str],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 from pinprof.document import Bytes, Count, Document, Gbps, Ms, RangeMs, Share, Words, doc, one_of, projection
-from pinprof.documents.fields import PlacedJson, RuleFamily, Saved, SavingFraction, SavingMs, SavingRange, Severity
+from pinprof.documents.fields import PlacedJson, RuleFamily, Saved, SavingFraction, SavingMs, SavingRange, SeverityJson
 from pinprof.verdict.step_limits import CAUSES, LIMITS
 
 CostMs: TypeAlias = Annotated[
@@ -87,7 +87,7 @@ class FindingJson(PlacedJson):
     rule: Annotated[str, doc("the rule, for `pinprof explain`")]
     family: RuleFamily
     title: Annotated[Words, doc("the rule in a few words")]
-    severity: Annotated[Severity, doc("by the share of the step that the fix saves; `suspect` for hazards")]
+    severity: Annotated[SeverityJson, doc("by the share of the step that the fix saves; `suspect` for hazards")]
     evidence: Annotated[Words, doc("what was seen, with figures")]
     cost_ms: CostMs
     saving_ms: SavingMs

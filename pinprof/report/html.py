@@ -10,11 +10,11 @@ from pinprof.hues import in_the_dark, ink
 from pinprof.report.words import printable
 from pinprof.units import percent, uncoded
 
-BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
-CODE = re.compile(r"`([^`]+)`")
-LEAST_LABELLED = 9.0
+UNIT_SPACE = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
+BACKTICKED = re.compile(r"`([^`]+)`")
+MIN_LABELLED_PERCENT = 9.0
 """Percent of the page: a narrower part of a bar has no label in it."""
-MOST_BESIDE = 3
+MAX_COLUMNS_ON_PHONE = 3
 """Columns that a phone shows next to each other."""
 
 
@@ -52,7 +52,7 @@ def inline_html(text: str) -> Markup:
     """Return a text as HTML: no line ends between a number and its unit, and backticks mark code; HTML is unchanged."""
     if isinstance(text, Markup):
         return text
-    pieces = (Markup("\N{NO-BREAK SPACE}").join(BEFORE_UNIT.split(piece)) for piece in CODE.split(printable(text)))
+    pieces = (Markup("\N{NO-BREAK SPACE}").join(UNIT_SPACE.split(piece)) for piece in BACKTICKED.split(printable(text)))
     return Markup().join(
         Markup("<code>{}</code>").format(piece) if number % 2 else piece for number, piece in enumerate(pieces)
     )
@@ -90,7 +90,7 @@ def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[str]]
     A wide table scrolls by itself. On a phone the cells of a table with many columns stand below each other, each after
     the title of its column.
     """
-    is_stacked = len(columns) > MOST_BESIDE
+    is_stacked = len(columns) > MAX_COLUMNS_ON_PHONE
     head = Markup().join(
         Markup('<th scope="col"{}>{}</th>').format(_number(column), column.title) for column in columns
     )
@@ -139,7 +139,7 @@ def shares(caption: str, parts: Sequence[HtmlBarPart], longest: float = 0.0) -> 
     entry = Markup('<li{}><span class="swatch hue" style="{}"></span>{}: {} ({})</li>')
     bar, legend = [], []
     for part, share in shown:
-        is_inside = share * width >= LEAST_LABELLED
+        is_inside = share * width >= MIN_LABELLED_PERCENT
         words = (inline_html(part.text), percent(share))
         inside = label.format(part.label, *words) if is_inside else ""
         style = hue(part.colour)

@@ -20,10 +20,10 @@ TIMELINE = (
 SCRIPTS = (*(f"timeline/scripts/{name}.js" for name in TIMELINE), "flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
-STYLES = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")
+STYLE_SHEETS = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")
 """The page's styles, one sheet together."""
 
-TABLES = ("tables/grid.js", "tables/tables.js")
+TABLE_SCRIPTS = ("tables/grid.js", "tables/tables.js")
 """The scripts of the tables, which use those of the timelines."""
 
 FRAME_HEIGHT = "800px"
@@ -50,7 +50,7 @@ def report_page(title: str, heading: str, content: Markup) -> Markup:
 
 def page(title: str, body: Markup) -> Markup:
     """Return a self-contained HTML page with the scripts for its timelines and tables."""
-    scripts = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLES)))
+    scripts = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLE_SCRIPTS)))
     return Markup("""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -70,7 +70,7 @@ def page(title: str, body: Markup) -> Markup:
 {}}})();</script>
 </body>
 </html>
-""").format(POLICY, title, Markup().join(map(_resource, STYLES)), body, scripts)
+""").format(POLICY, title, Markup().join(map(_resource, STYLE_SHEETS)), body, scripts)
 
 
 def _resource(name: str) -> Markup:

@@ -16,9 +16,9 @@ from pinprof.trace.lines import Place
 from pinprof.trace.sources import ANONYMOUS, MODULE_CODE, Sources, fits, may_call
 from pinprof.units import shortened
 
-AROUND = 2
+LINES_AROUND = 2
 """Lines that are quoted before and after a place."""
-LONGEST = 160
+QUOTED_CHARS = 160
 """Characters of a line that are quoted."""
 CLOSING = {"(": 1, ")": -1}
 EDITORS = {
@@ -81,17 +81,14 @@ class Quoting:
 
     def quoted(self, at: Place, change: Change | None = None) -> Markup:
         """Return the lines around a place, with the change marked; empty if they are not there as they ran."""
-        if at.file is None or at.line is None or not self.code.quotes:
-            return Markup()
-        text = self.sources.text(at.file)
         if self.is_changed(at):
             return note(f"{at.file} was changed after the recording, so it is not quoted.")
-        if text is None or not fits(text, at.function or MODULE_CODE, at.line):
+        lines = self._lines(at)
+        if not lines or at.line is None:
             return Markup()
-        rows = list(_around(text.splitlines(), at.line))
-        if not any(number == at.line for number, _ in rows):
-            return Markup()
-        shown = Markup().join(_line(number, line, change if number == at.line else None, at) for number, line in rows)
+        shown = Markup().join(
+            _line(number, line, change if number == at.line else None, at) for number, line in _around(lines, at.line)
+        )
         label = f"Your code at {at.file}:{at.line}"
         return Markup('<pre class="quote" tabindex="0" role="group" aria-label="{}"><code>{}</code></pre>').format(
             label, shown
@@ -102,15 +99,18 @@ class Quoting:
 
         `of_call`: the recording shows a call at this line, not only a sample.
         """
+        lines = [] if of_call and self.is_changed(at) else self._lines(at)
+        if not lines or at.line is None:
+            return ""
+        return printable(shortened(lines[at.line - 1].strip().expandtabs(4), QUOTED_CHARS))
+
+    def _lines(self, at: Place) -> list[str]:
+        """Return all lines of the source of a place; none if they are not wanted, or not there as they ran."""
         if at.file is None or at.line is None or not self.code.quotes:
-            return ""
+            return []
         text = self.sources.text(at.file)
-        if text is None or not fits(text, at.function or MODULE_CODE, at.line):
-            return ""
-        if of_call and not may_call(text, at.line):
-            return ""
-        lines = text.splitlines()
-        return printable(shortened(lines[at.line - 1].strip().expandtabs(4), LONGEST)) if at.line <= len(lines) else ""
+        lines = text.splitlines() if text is not None and fits(text, at.function or MODULE_CODE, at.line) else []
+        return lines if at.line <= len(lines) else []
 
     def is_changed(self, at: Place) -> bool:
         """Return whether the source cannot be the one that ran: it has no call at the place of a recorded call."""
@@ -133,7 +133,7 @@ def _may_have_call(text: str, at: Place) -> bool:
 
 def _around(lines: list[str], line: int) -> Iterator[tuple[int, str]]:
     """Yield the lines around a line with their numbers, without the indent that they share."""
-    first, last = max(line - AROUND, 1), min(line + AROUND, len(lines))
+    first, last = max(line - LINES_AROUND, 1), min(line + LINES_AROUND, len(lines))
     near = [(number, lines[number - 1].expandtabs(4).rstrip()) for number in range(first, last + 1)]
     indent = min((len(text) - len(text.lstrip()) for _, text in near if text), default=0)
     yield from ((number, text[indent:]) for number, text in near)
@@ -172,7 +172,7 @@ def _closed(code: str, start: int) -> int:
 
 
 def _plain(text: str) -> Markup:
-    return Markup.escape(shortened(text, LONGEST)) if text else Markup()
+    return Markup.escape(shortened(text, QUOTED_CHARS)) if text else Markup()
 
 
 def editor_of(text: str) -> Editor | None:

@@ -18,18 +18,18 @@ from rich.text import Text
 
 from pinprof.report.words import printable
 
-LONGEST_WORD = 60
+MAX_WORD_CHARS = 60
 """Characters of the longest word that a wide terminal shows in full; see `shorten_words`."""
-SHORT_WORD = 24
+SHORT_WORD_CHARS = 24
 """The same in a table that is too wide for the terminal."""
 
 
-WORD = re.compile(r"\S+")
-BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|[KMGT]?i?B|GB/s)(?!\w))")
+WORDS = re.compile(r"\S+")
+SPACE_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|[KMGT]?i?B|GB/s)(?!\w))")
 """The space between a number and its unit, at which no line ends."""
-KEPT = "\N{BRAILLE PATTERN BLANK}"
+UNBROKEN_SPACE = "\N{BRAILLE PATTERN BLANK}"
 """Replaces that space while lines are broken, since rich breaks at all that Python calls a space."""
-ROOM = 30
+MIN_UNBROKEN_COLUMNS = 30
 """The narrowest text, in columns of the terminal, in which a number stays with its unit."""
 
 
@@ -38,9 +38,9 @@ class _Screen(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the pieces of a part, without control characters."""
-        if isinstance(renderable, Text) and (options or self.options).max_width >= ROOM:
+        if isinstance(renderable, Text) and (options or self.options).max_width >= MIN_UNBROKEN_COLUMNS:
             renderable = renderable.copy()
-            renderable.plain = BEFORE_UNIT.sub(KEPT, renderable.plain)
+            renderable.plain = SPACE_BEFORE_UNIT.sub(UNBROKEN_SPACE, renderable.plain)
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
 
@@ -53,9 +53,9 @@ class _Rows(Table):
         super().add_row(*(shorten_words(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **more)
 
 
-def shorten_words(text: str, longest: int = LONGEST_WORD) -> str:
+def shorten_words(text: str, longest: int = MAX_WORD_CHARS) -> str:
     """Return a text with its long words shortened: a path keeps its end, a name both ends."""
-    return WORD.sub(lambda word: _kept(word[0], longest), text) if len(text) > longest else text
+    return WORDS.sub(lambda word: _kept(word[0], longest), text) if len(text) > longest else text
 
 
 def _kept(word: str, longest: int) -> str:
@@ -92,7 +92,7 @@ def laid_out(parts: Iterable[RenderableType], *, width: int, color: bool) -> str
         whole = isinstance(part, Text) and bool(part.no_wrap)
         shown = _fitted(part, width) if isinstance(part, _Rows) else part
         console.print(shown, no_wrap=whole or None, overflow="ignore" if whole else None, crop=not whole)
-    return "\n".join(line.rstrip() for line in out.getvalue().replace(KEPT, " ").splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in out.getvalue().replace(UNBROKEN_SPACE, " ").splitlines()) + "\n"
 
 
 def unwrapped(text: str, style: str = "") -> Text:
@@ -120,12 +120,12 @@ def note(text: Text | str) -> RenderableType:
     return hanging(Text("Note: ", "bold"), Text(printable(text)) if isinstance(text, str) else text)
 
 
-def hanging(begin: Text, text: Text) -> Table:
-    """Return a text after a `begin`; its further lines are indented to its first word."""
+def hanging(mark: Text, text: Text) -> Table:
+    """Return a text after a `mark`; its further lines are indented to its first word."""
     row = Table.grid()
     row.add_column(no_wrap=True)
     row.add_column(overflow="fold")  # a word that is too long is code: all its letters are shown
-    row.add_row(begin, text)
+    row.add_row(mark, text)
     return row
 
 
@@ -172,7 +172,7 @@ def _shortened(rows: Table) -> Table:
     short.columns = [
         column
         if _is_number(column)
-        else replace(column, _cells=[shorten_words(str(cell), SHORT_WORD) for cell in column.cells])
+        else replace(column, _cells=[shorten_words(str(cell), SHORT_WORD_CHARS) for cell in column.cells])
         for column in rows.columns
     ]
     return short

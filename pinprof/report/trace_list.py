@@ -22,14 +22,14 @@ from pinprof.units import counted, duration, percent, uncoded
 from pinprof.verdict.step_limits import LIMITS
 
 TITLES = ("file", "step", "verdict", "saves", "first change")
-GAP = "  "
-SHORTEST, LEAST_NAME, LONGEST_NAME = 8, 22, 36
+COLUMN_GAP = "  "
+MIN_NARROW_NAME_COLUMNS, MIN_NAME_COLUMNS, MAX_NAME_COLUMNS = 8, 22, 36
 """Columns for file names: the least in a narrow terminal, the least in a wide one, and the most."""
-LEAST_CHANGE, ENOUGH_CHANGE = 12, 22
+MIN_CHANGE_COLUMNS, ENOUGH_CHANGE_COLUMNS = 12, 22
 """Columns for the first change: with fewer it has a line of its own; names get what it does not need beyond these."""
-MOST_NAMED = 2
+MAX_CAUSES_LISTED = 2
 """Causes that are named if a trace cannot tell which one it is."""
-WHOLE = "all "
+OF_WHOLE_TRACE = "all "
 """Before the time of a trace without steps."""
 
 
@@ -47,48 +47,38 @@ class TraceRow(NamedTuple):
 def overview_to_text(
     measured: Sequence[Analysis | RankPart],
     skipped: Mapping[str, str],
-    again: str,
+    report_arguments: str,
     *,
     width: int = 100,
     color: bool = False,
 ) -> str:
     """Return a line for each trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    `skipped` are the reasons why other files are not traces, by path; `again` is what follows `pinprof report` in the
+    `skipped` are the reasons why other files are not traces, by path; `report_arguments` follow `pinprof report` in the
     command that repeats this report.
     """
-    return laid_out(_lines(measured, skipped, again, width), width=width, color=color)
+    return laid_out(_lines(measured, skipped, report_arguments, width), width=width, color=color)
 
 
 def _lines(
-    measured: Sequence[Analysis | RankPart], skipped: Mapping[str, str], again: str, width: int
+    measured: Sequence[Analysis | RankPart], skipped: Mapping[str, str], report_arguments: str, width: int
 ) -> Iterator[RenderableType]:
     rows = [_trace_row(part.profile, part.findings) for part in measured]
-    begin, end = common_ends([*skipped, *(row.path for row in rows)], [row.path for row in rows])
+    prefix, suffix = common_ends([*skipped, *(row.path for row in rows)], [row.path for row in rows])
     rows += [
         TraceRow(path, (), reason=reason.removeprefix(f"{path}: "), is_trace=False) for path, reason in skipped.items()
     ]
     rows.sort(key=lambda row: row.path)
     counts = counted(len(measured), "trace") + (f", {counted(len(skipped), 'other file')}" if skipped else "")
-    yield unwrapped(f"{begin}*{end} · {counts}" if begin or end else counts, "dim")
+    yield unwrapped(f"{prefix}*{suffix} · {counts}" if prefix or suffix else counts, "dim")
     yield Text("")
-    yield from _table(rows, [printable(row.path.removeprefix(begin).removesuffix(end)) for row in rows], width)
-    if any(cell.startswith(WHOLE) for row in rows for cell in row.cells[:1]):
-        yield Text(f"\n{WHOLE.strip()}: the whole trace, in which no step was found", "dim")
+    yield from _table(rows, [printable(row.path.removeprefix(prefix).removesuffix(suffix)) for row in rows], width)
+    if any(cell.startswith(OF_WHOLE_TRACE) for row in rows for cell in row.cells[:1]):
+        yield Text(f"\n{OF_WHOLE_TRACE.strip()}: the whole trace, in which no step was found", "dim")
     yield Text("")
-    yield unwrapped(f"One of them: pinprof report {shlex.quote(printable(_first(measured)))}", "dim")
-    yield unwrapped(f"All reports: pinprof report {printable(again)} --full; a page: --html FILE", "dim")
-
-
-def _first(measured: Sequence[Analysis | RankPart]) -> str:
-    """Return the first trace whose first change saves the largest share of its step."""
-
-    def share(part: Analysis | RankPart) -> float:
-        step_ns = part.profile.step_ns
-        savings = [finding.saving.saving_ns for finding in part.findings[:1] if finding.saving]
-        return savings[0] / step_ns if savings and step_ns else 0.0
-
-    return max(measured, key=share).profile.path
+    first = next(row.path for row in rows if row.is_trace)
+    yield unwrapped(f"One of them: pinprof report {shlex.quote(printable(first))}", "dim")
+    yield unwrapped(f"All reports: pinprof report {printable(report_arguments)} --full; a page: --html FILE", "dim")
 
 
 def common_ends(files: Sequence[str], traces: Sequence[str]) -> tuple[str, str]:
@@ -96,11 +86,11 @@ def common_ends(files: Sequence[str], traces: Sequence[str]) -> tuple[str, str]:
 
     /run/a.pt.json.gz, /run/b.json.gz: /run/ and .json.gz.
     """
-    begin, end = _common(files), _common([path[::-1] for path in traces])[::-1]
-    begin = begin[: begin.rfind("/") + 1]
-    name = min((path.removeprefix(begin) for path in traces), key=len)
-    first = end.find(".", 0 if len(name) > len(end) else 1)
-    return begin, end[first:] if first >= 0 and "/" not in end[first:] else ""
+    prefix, suffix = _common(files), _common([path[::-1] for path in traces])[::-1]
+    prefix = prefix[: prefix.rfind("/") + 1]
+    name = min((path.removeprefix(prefix) for path in traces), key=len)
+    first = suffix.find(".", 0 if len(name) > len(suffix) else 1)
+    return prefix, suffix[first:] if first >= 0 and "/" not in suffix[first:] else ""
 
 
 def _common(texts: Sequence[str]) -> str:
@@ -123,7 +113,7 @@ def _trace_row(profile: Profile, findings: Findings) -> TraceRow:
 
 def _step_length(profile: Profile) -> str:
     """Return the length of the step with its range, or as traced."""
-    length, whole = known_length(profile), WHOLE if profile.steps.source == WHOLE_TRACE else ""
+    length, whole = known_length(profile), OF_WHOLE_TRACE if profile.steps.source == WHOLE_TRACE else ""
     if length:
         return f"{whole}{length}"
     if profile.steps.traced_ns is not None:
@@ -148,7 +138,7 @@ def _limit(profile: Profile, findings: Findings) -> str:
     if verdict.cause is not None:
         return LIMITS[verdict.cause].word
     if verdict.between:
-        return " or ".join(cost.cause for cost in verdict.between[:MOST_NAMED]) + "?"
+        return " or ".join(cost.cause for cost in verdict.between[:MAX_CAUSES_LISTED]) + "?"
     return NOTHING if profile.gpus else "no GPU work"
 
 
@@ -156,10 +146,11 @@ def _table(rows: Sequence[TraceRow], names: Sequence[str], width: int) -> Iterat
     """Yield the rows below their titles; a narrow terminal has the first change in a line of its own."""
     full = [TITLES[1:4], *(row.cells for row in rows if not row.reason)]
     sizes = [max(map(cell_len, column)) for column in zip(*full, strict=True)]
-    room = width - sum(sizes) - len(GAP) * (len(TITLES) - 1)
-    longest = min(max(map(cell_len, (TITLES[0], *names))), LONGEST_NAME)
-    sizes.insert(0, min(longest, max(room - ENOUGH_CHANGE, min(LEAST_NAME, max(room, SHORTEST)))))
-    is_wide = room - sizes[0] >= LEAST_CHANGE
+    room = width - sum(sizes) - len(COLUMN_GAP) * (len(TITLES) - 1)
+    longest = min(max(map(cell_len, (TITLES[0], *names))), MAX_NAME_COLUMNS)
+    least = min(MIN_NAME_COLUMNS, max(room, MIN_NARROW_NAME_COLUMNS))
+    sizes.insert(0, min(longest, max(room - ENOUGH_CHANGE_COLUMNS, least)))
+    is_wide = room - sizes[0] >= MIN_CHANGE_COLUMNS
     yield unwrapped(_line(TITLES if is_wide else TITLES[:4], sizes), "bold")
     for row, name in zip(rows, names, strict=True):
         cells = (_cut(name, sizes[0]), *row.cells)
@@ -168,13 +159,13 @@ def _table(rows: Sequence[TraceRow], names: Sequence[str], width: int) -> Iterat
         elif is_wide:
             yield unwrapped(_cut_end(_line((*cells, row.change), sizes), width))
         else:
-            yield from (unwrapped(_line(cells, sizes)), unwrapped(_cut_end(GAP + row.change, width)))
+            yield from (unwrapped(_line(cells, sizes)), unwrapped(_cut_end(COLUMN_GAP + row.change, width)))
 
 
 def _line(cells: Sequence[str], sizes: Sequence[int]) -> str:
     """Return the cells side by side; the last one has the rest of the line."""
     padded = (cell + " " * (size - cell_len(cell)) for cell, size in zip(cells[:-1], sizes, strict=False))
-    return GAP.join((*padded, cells[-1]))
+    return COLUMN_GAP.join((*padded, cells[-1]))
 
 
 def _cut(name: str, longest: int) -> str:

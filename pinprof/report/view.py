@@ -13,7 +13,7 @@ from pinprof.report.source import Quoting
 from pinprof.report.words import MAX_CELL, capitalized, cut, printable
 from pinprof.trace.lines import Place
 
-STYLES: Mapping[str, str] = {
+TERMINAL_STYLES: Mapping[str, str] = {
     "better": "green",
     "worse": "red",
     "confirmed": "green",
@@ -26,12 +26,12 @@ STYLES: Mapping[str, str] = {
     "strong": "",
 }
 """The terminal's look of each style; a page has a class for each but `code`."""
-STRONG = frozenset(("strong", "confirmed", "refuted", "depends", "unknown", "unjudged", "problem"))
+BOLD_STYLES = frozenset(("strong", "confirmed", "refuted", "depends", "unknown", "unjudged", "problem"))
 """Styles that are bold on a page."""
 
 
 class Styled(NamedTuple):
-    """A text with a style: `code`, or one of STYLES."""
+    """A text with a style: `code`, or one of TERMINAL_STYLES."""
 
     text: str
     style: str
@@ -132,7 +132,7 @@ def sentence_text(sentence: Sentence) -> Text:
 
 def _piece(piece: Cell) -> tuple[str, str]:
     text = piece if isinstance(piece, str) else piece.text
-    return printable(text), STYLES.get(piece.style, "") if isinstance(piece, Styled) else ""
+    return printable(text), TERMINAL_STYLES.get(piece.style, "") if isinstance(piece, Styled) else ""
 
 
 def on_page(section: Section, drawn: Markup | str = "", quoting: Quoting | None = None, *, level: int = 3) -> Markup:
@@ -182,5 +182,5 @@ def sentence_html(sentence: Sentence, quoting: Quoting | None = None) -> Markup:
         return Markup().join(map(sentence_html, sentence))
     if sentence.style == "code":
         return Markup("<code>{}</code>").format(sentence.text)
-    tag = Markup("strong") if sentence.style in STRONG else Markup("span")
+    tag = Markup("strong") if sentence.style in BOLD_STYLES else Markup("span")
     return Markup('<{0} class="{1}">{2}</{0}>').format(tag, sentence.style, html.inline_html(sentence.text))

@@ -30,7 +30,7 @@ WAIT_PARTS = (
     WaitPart("rest", "in the call", "the call itself", lambda cost: cost.overhead_ns),
     WaitPart("idle", "GPU idle after", "until the GPU's next work", lambda cost: cost.idle_ns),
 )
-LINE, LIBRARY = "line", "library"
+BY_LINE, BY_LIBRARY = "line", "library"
 """The ways to group sites."""
 
 
@@ -49,13 +49,13 @@ class WaitGroup:
         return WAITS[self.sites[0].cause].label if len(causes) == 1 else counted(len(causes), "cause")
 
 
-def group_waits(sites: Iterable[WaitSite], by: str = LINE) -> list[WaitGroup]:
-    """Return sites grouped by LINE or LIBRARY, the longest idle time first, then the longest stall.
+def group_waits(sites: Iterable[WaitSite], by: str = BY_LINE) -> list[WaitGroup]:
+    """Return sites grouped by BY_LINE or BY_LIBRARY, the longest idle time first, then the longest stall.
 
     Waits in libraries form groups, along with other waits at their line; any other site stands alone.
     """
     listed = list(sites)
-    place_of = PLACES[by]
+    place_of = PLACE_OF_SITE[by]
     in_libraries = {place_of(site) for site in listed if site.library} - {Place()}
     together: dict[object, list[WaitSite]] = {}
     for number, site in enumerate(listed):
@@ -76,12 +76,12 @@ def _function(site: WaitSite) -> Place:
     return site.library._replace(line=None) if site.library else site.place
 
 
-PLACES: Mapping[str, Callable[[WaitSite], Place]] = {LINE: lambda site: site.place, LIBRARY: _function}
+PLACE_OF_SITE: Mapping[str, Callable[[WaitSite], Place]] = {BY_LINE: lambda site: site.place, BY_LIBRARY: _function}
 """The place that all sites of a group share, by the way of grouping."""
 
 
-def _rank(gathered: WaitGroup) -> tuple[int, int]:
-    costs = [cost for site in gathered.sites if (cost := given(site.total_cost))]
+def _rank(group: WaitGroup) -> tuple[int, int]:
+    costs = [cost for site in group.sites if (cost := given(site.total_cost))]
     return -sum(cost.idle_ns for cost in costs), -sum(cost.stall_ns for cost in costs)
 
 

@@ -14,13 +14,13 @@ from pinprof.units import Ranged, between, counted, digits_of, duration, percent
 
 HOW_KNOWN = {"measured": "measured without profiler", "given": "as given", "estimated": "estimated without profiler"}
 """How the length of a step is known, by its source."""
-SHOWN_PARTS = 2
+MAX_PATH_PARTS = 2
 """Parts of the path of a library's file that a table shows."""
 NOTHING = "-"
 """Stands for a number that does not exist or is withheld."""
 TRUST_TITLE = "Before you trust this trace"
 ABSENT_TITLE = "Not in this trace"
-MAX_NAME, MAX_CELL, MAX_TEXT = 90, 200, 2000
+MAX_NAME_CHARS, MAX_CELL, MAX_TEXT_CHARS = 90, 200, 2000
 """Longest texts in characters, of a name, in a cell of a table, and at all; a kernel's name can have thousands."""
 
 
@@ -50,7 +50,7 @@ def figures_not_given(entry: Doubt) -> str:
     figures = [words for figure, words in FIGURE_KINDS.items() if figure in entry.withholds]
     if not figures:
         return ""
-    return f"Not given: {'all figures' if len(figures) == len(FIGURE_KINDS) else ', '.join(figures)}"
+    return f"Withheld: {'all figures' if len(figures) == len(FIGURE_KINDS) else ', '.join(figures)}"
 
 
 def capitalized(sentence: str) -> str:
@@ -88,7 +88,7 @@ def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
     if finding.saving is None:
         return (
             worth_without_replay(finding)
-            or f"concerns {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
+            or f"affects up to {duration(finding.evidence.cost_ns)} of idle GPU or exposed copies"
         )
     if not finding.saving.saving_ns:
         return "saves nothing alone"
@@ -100,7 +100,7 @@ def worth_without_replay(finding: Finding) -> str:
     if finding.most_ns is not None:
         if finding.rule.family == "gpu":
             return f"{duration(finding.most_ns)} of the GPU's work could run faster"
-        return f"saves {duration(finding.most_ns)} at most"
+        return f"saves at most {duration(finding.most_ns)}"
     if finding.evidence.is_irregular:
         return f"adds {duration(finding.evidence.cost_ns)} per step, in the longer steps"
     if not finding.evidence.cost_ns:
@@ -241,17 +241,17 @@ def whole_place(site: BareSite) -> str:
 def short_place(at: Place) -> Place:
     """Return a place with only the last parts of its file's path, for a terminal."""
     parts = (at.file or "").split("/")
-    return at._replace(file="/".join(parts[-SHOWN_PARTS:]) or None)
+    return at._replace(file="/".join(parts[-MAX_PATH_PARTS:]) or None)
 
 
 def printable(text: str) -> str:
     """Return a text of the trace as people read it: without what a terminal would obey, and cut if it is very long."""
-    text = shortened(text, MAX_TEXT)
+    text = shortened(text, MAX_TEXT_CHARS)
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
-def cut(text: str, longest: int = MAX_NAME) -> str:
+def cut(text: str, longest: int = MAX_NAME_CHARS) -> str:
     """Return a text of the trace as `printable`, cut in its middle if it is longer than given."""
     return shortened(printable(text), longest)

@@ -14,7 +14,7 @@ from pinprof.prediction.predict import Saving
 from pinprof.trace.lines import Placed
 from pinprof.units import duration, one_line
 from pinprof.verdict.step_limits import LimitName
-from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
+from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 
 @dataclass(frozen=True)
@@ -308,7 +308,7 @@ class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
         findings: Iterable[Finding] = (),
         joint: Joint | None = None,
         machine: str | None = None,
-        verdict: Verdict = UNKNOWN_CAUSE,
+        verdict: Verdict = NO_VERDICT,
         blockers: tuple[Blocker, ...] | None = None,
     ) -> "Findings":
         """Return findings, and what is to be said of all of them."""

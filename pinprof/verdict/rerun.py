@@ -1,4 +1,4 @@
-"""The recorded step, run again by a replay without one of the things that it owes its length to."""
+"""Replays of the recorded step, each without one of its limits."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +21,7 @@ from pinprof.trace.tables import DTOH, HTOD
 
 @dataclass(frozen=True)
 class Rerun:
-    """A trace whose programs run without one thing or another; steps in ns."""
+    """The replay of a trace, to be run without one limit or another; steps in ns."""
 
     details: Details
     profile: Profile
@@ -39,20 +39,20 @@ class Rerun:
             return self.replay.unchanged
         return self.replay.run(programs, lambda cost: replace(cost, input_speed=inf), batch_ns=0.0)
 
-    def with_host(self, *, op_speed: float = 1.0, python_speed: float = 1.0) -> Paces:
+    def with_host_speeds(self, *, op_speed: float = 1.0, python_speed: float = 1.0) -> Paces:
         """Return the pace with a host of these speeds, as in `ProfilerCost`."""
         return self.replay.run(
             self.replay.programs, lambda cost: replace(cost, op_speed=op_speed, python_speed=python_speed)
         )
 
-    def copies(self) -> Edits:
-        """Return the change that takes out all copies between host and GPU, and the waits for those to the GPU."""
+    def without_copies(self) -> Edits:
+        """Return the edits that remove all copies between host and GPU, and the waits for those to the GPU."""
         copies = np.flatnonzero(np.isin(self.details.trace.gpu.direction, (HTOD, DTOH)))
         hidden = edits_of(self.details, Scenario(pin=True, non_blocking=True, overlap_copies=True))
         return hidden | Edits(removed_works=frozenset(copies.tolist()))
 
-    def waits(self) -> Edits:
-        """Return the change that takes out all waits of the code but those of copies to the GPU and of allocations."""
+    def without_waits(self) -> Edits:
+        """Return the edits that remove all waits of the code but those of copies to the GPU and of allocations."""
         sites = [
             number
             for number, site in enumerate(self.details.syncs.sites)

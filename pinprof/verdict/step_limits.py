@@ -32,7 +32,7 @@ _, COPY, INPUT, _, COMMUNICATION, PYTHON, LAUNCH, HOST, IRREGULAR, GPU = CAUSES
 LATE_HOST: Final = (*(name for name, cause in IDLE.items() if cause.bound == "host"), OUTSIDE_WORK)
 """Idle time that nothing but a late host explains: a wait that ends may leave the launches late that follow it."""
 NOT_AGAIN: Final = frozenset({"first", "compile"})
-"""Reasons of irregular steps that a longer run has no more of."""
+"""Reasons of irregular steps that a longer run does not repeat."""
 
 
 CostOf: TypeAlias = Callable[[LimitName, Rerun], Floats]
@@ -41,16 +41,16 @@ CostOf: TypeAlias = Callable[[LimitName, Rerun], Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """What a step can owe its length to."""
+    """A limit of a step: what can make it long."""
 
     word: str
-    """What people call a step that is as long as it is for this reason."""
+    """What people call a step with this limit."""
     why: str
-    """Why the step is as long as it is."""
+    """Why it makes the step long."""
     lost: str
     """The same as a thing that costs time."""
     advice: str
-    """What to do first where no finding says more."""
+    """What to do first if no finding says more."""
     idle: tuple[str, ...]
     """The idle time of the GPU that it may explain, by its cause."""
     cost: CostOf
@@ -109,7 +109,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="waits for the GPU",
         advice="make the host wait for the GPU less often",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.edited(rerun.waits())),
+        cost=without(lambda rerun: rerun.edited(rerun.without_waits())),
     ),
     COPY: Limit(
         word="Copy-bound",
@@ -117,7 +117,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="copies and waits for them",
         advice="copy one batch ahead, or copy less: uint8 or float16, converted on the GPU",
         idle=("sync_bubble", "kernel_wait"),
-        cost=without(lambda rerun: rerun.edited(rerun.copies())),
+        cost=without(lambda rerun: rerun.edited(rerun.without_copies())),
         work=lambda division: division.copies_ns,
     ),
     INPUT: Limit(
@@ -152,7 +152,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="Python code",
         advice="take what needs no GPU out of the loop, or do it in workers",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.with_host(python_speed=inf)),
+        cost=without(lambda rerun: rerun.with_host_speeds(python_speed=inf)),
         by_host=True,
     ),
     LAUNCH: Limit(
@@ -161,7 +161,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="launches",
         advice="launch many kernels at once: torch.compile, CUDA graphs, or larger batches",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.with_host(op_speed=inf)),
+        cost=without(lambda rerun: rerun.with_host_speeds(op_speed=inf)),
         by_host=True,
     ),
     HOST: Limit(
@@ -170,7 +170,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         lost="the host",
         advice="launch many kernels at once (torch.compile, CUDA graphs), and take what needs no GPU out of the loop",
         idle=LATE_HOST,
-        cost=without(lambda rerun: rerun.with_host(op_speed=inf, python_speed=inf)),
+        cost=without(lambda rerun: rerun.with_host_speeds(op_speed=inf, python_speed=inf)),
         by_host=True,
     ),
     IRREGULAR: Limit(

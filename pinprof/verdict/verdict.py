@@ -16,21 +16,21 @@ from pinprof.trace.spans.idle_times import long_ops
 from pinprof.verdict.rerun import Rerun
 from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName
 
-WORTH: Final = 0.1
+MIN_CAUSE_SHARE_OF_STEP: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""
-ALIKE: Final = 0.9
+SIMILAR_SHARE_OF_LARGEST: Final = 0.9
 """Of causes that cost at least this share of the largest, the one that a line of the program makes comes first."""
-MOSTLY: Final = 0.5
+MIN_GPU_SHARE_OF_STEP: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
-SURE: Final = 0.8
+MIN_SURE_SHARE_OF_WORLDS: Final = 0.8
 """A cause is named that costs most in this share of the worlds."""
-NEARLY: Final = 0.8
+SURE_GPU_SHARE_OF_STEP: Final = 0.8
 """Where the GPU works for this share of the step, and no other cause is sure, it is the cause."""
-UNLIKELY: Final = 0.1
+MIN_NAMED_SHARE_OF_WORLDS: Final = 0.1
 """A cause that costs most in a smaller share of the worlds is not named among others."""
-MOSTLY_COPIES: Final = 0.5
+MIN_COPY_SHARE_OF_COST: Final = 0.5
 """Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
-MOST_NAMED: Final = 3
+MAX_POSSIBLE_CAUSES: Final = 3
 """Causes between which a trace cannot distinguish; all are named."""
 
 
@@ -47,7 +47,7 @@ class LimitCost:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a step is as long as it is; times in ns."""
+    """Why a step is long; times in ns."""
 
     cause: LimitName | None
     """The limit that costs most in nearly all worlds; None where there is none."""
@@ -72,18 +72,18 @@ class Verdict:
         """What, besides the GPU's work, may cost the step most where no cause is named, the likeliest first."""
         if self.cause is not None:
             return ()
-        may = [cost for cost in self.costs if cost.cause != GPU and cost.share >= UNLIKELY]
-        return tuple(sorted(may, key=lambda cost: -cost.share)[:MOST_NAMED])
+        may = [cost for cost in self.costs if cost.cause != GPU and cost.share >= MIN_NAMED_SHARE_OF_WORLDS]
+        return tuple(sorted(may, key=lambda cost: -cost.share)[:MAX_POSSIBLE_CAUSES])
 
 
-UNKNOWN_CAUSE = Verdict(None, None)
+NO_VERDICT = Verdict(None, None)
 
 
 def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
     """Return the verdict on a trace; `replay` is of it alone."""
     step = replay.step.step_ns
     if profile.withheld.estimate or profile.withheld.step or not step or not replay.runs or not replay.before.step_ns:
-        return UNKNOWN_CAUSE
+        return NO_VERDICT
     costs = costs_of(details, profile, replay)
     by_cause = {cost.cause: cost for cost in costs}
     idle, awaited = _idle_by_limit(profile, by_cause), awaited_copies(details, profile, by_cause[COPY])
@@ -92,10 +92,10 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
 
 def _cause(costs: Mapping[LimitName, LimitCost], step_ns: float) -> LimitName | None:
     """Return the cause that costs most in nearly all worlds, the host where that is its Python in some of them."""
-    sure = next((cause for cause, cost in costs.items() if cost.share >= SURE), None)
-    if sure is None and sum(costs[cause].share for cause in (PYTHON, LAUNCH, HOST)) >= SURE:
+    sure = next((cause for cause, cost in costs.items() if cost.share >= MIN_SURE_SHARE_OF_WORLDS), None)
+    if sure is None and sum(costs[cause].share for cause in (PYTHON, LAUNCH, HOST)) >= MIN_SURE_SHARE_OF_WORLDS:
         return HOST
-    return sure or (GPU if costs[GPU].ns >= NEARLY * step_ns else None)
+    return sure or (GPU if costs[GPU].ns >= SURE_GPU_SHARE_OF_STEP * step_ns else None)
 
 
 def _idle_by_limit(profile: Profile, costs: Mapping[LimitName, LimitCost]) -> tuple[tuple[LimitName, float], ...]:
@@ -140,11 +140,11 @@ def _most(costs: Mapping[LimitName, float], step_ns: float) -> LimitName | None:
     host, gpu = costs[HOST], costs[GPU]
     others = {cause: cost for cause, cost in costs.items() if cause not in (HOST, GPU)}
     most = max(others.values())
-    if most >= max(WORTH * step_ns, host - others[PYTHON] - others[LAUNCH]):
-        return next(cause for cause, cost in others.items() if cost >= ALIKE * most)
-    if host >= WORTH * step_ns:
+    if most >= max(MIN_CAUSE_SHARE_OF_STEP * step_ns, host - others[PYTHON] - others[LAUNCH]):
+        return next(cause for cause, cost in others.items() if cost >= SIMILAR_SHARE_OF_LARGEST * most)
+    if host >= MIN_CAUSE_SHARE_OF_STEP * step_ns:
         return HOST
-    return GPU if gpu >= MOSTLY * step_ns else None
+    return GPU if gpu >= MIN_GPU_SHARE_OF_STEP * step_ns else None
 
 
 def awaited_copies(details: Details, profile: Profile, cost: LimitCost) -> float:
@@ -160,6 +160,6 @@ def awaited_copies(details: Details, profile: Profile, cost: LimitCost) -> float
     rows = np.flatnonzero(syncs.has_cause(*OF_COPIES_TO_GPU))
     rows = rows[details.trace.steps.holds(syncs.stalls.call_step[rows])]
     idle = float(syncs.stalls.idle_ns[rows].sum()) / profile.steps.count
-    if alone >= MOSTLY_COPIES * cost.ns or idle < cost.ns - alone:
+    if alone >= MIN_COPY_SHARE_OF_COST * cost.ns or idle < cost.ns - alone:
         return 0.0
     return len(np.unique(syncs.stalls.copy[rows])) / profile.steps.count

@@ -5,8 +5,9 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.measurement.profile import Profile
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.text import trace_to_text
-from pinprof.report.trace.verdict import verdict_sentence
+from pinprof.report.trace.verdict import headline
 
 MARK = "execute_context_0(0)_generation_8(8)"
 WITHHELD = {"step", "estimate", "causes", "drain"}
@@ -67,10 +68,8 @@ def test_the_report_says_for_how_long_the_gpu_works() -> None:
     analysis = analyse(apart().read())
     text = trace_to_text(analysis.profile, analysis.findings, width=140)
     assert "1.00 ms  GPU work: 100 % of the time from its first work to its last, as traced" in text
-    assert "what the host launches" not in text
-    assert "the GPU works for 1.00 ms, 100 % of the time" in verdict_sentence(
-        analysis.profile, analysis.findings.verdict
-    )
+    assert "waits for launches" not in text
+    assert "the GPU works for 1.00 ms, 100 % of the time" in headline(first_screen(analysis.profile, analysis.findings))
 
 
 def test_a_gpu_that_begins_as_soon_as_it_is_told_is_compared_with_the_host() -> None:

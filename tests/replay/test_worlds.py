@@ -115,7 +115,7 @@ def test_more_edits_save_no_less_in_each_world(program: tuple[list[int], int, li
     parts = [finding.evidence.edits for finding in analysis.findings if finding.rule.family == "waits"]
     if not parts or not replay.runs:
         return
-    every = rerun.waits() | reduce(or_, parts)
+    every = rerun.without_waits() | reduce(or_, parts)
     all_step = paces_after(replay, [every]).step_ns
     for part in parts:
         assert (all_step <= paces_after(replay, [part]).step_ns * 1.02).all()
@@ -130,8 +130,8 @@ def test_waits_cost_what_removing_them_saves(program: tuple[list[int], int, list
     if not replay.runs or not replay.before.step_ns:
         return
     rerun = Rerun(analysis.details, analysis.profile, replay)
-    saved = replay.in_worlds - replay.changed(paces_after(replay, [rerun.waits()]))
-    saving = saving_of(replay, rerun.waits())
+    saved = replay.in_worlds - replay.changed(paces_after(replay, [rerun.without_waits()]))
+    saving = saving_of(replay, rerun.without_waits())
     assert abs(middle(saved) - saving.saving_ns) <= max(0.002 * replay.step_ns, LEAST)
     cost = next((cost for cost in analysis.findings.verdict.costs if cost.cause == "sync"), None)
     assert cost is None or cost.ns <= max(middle(saved), 0.0) * (1 + LEAST) + 1

@@ -11,10 +11,11 @@ from trace_builder import TraceBuilder
 
 from pinprof.comparison import compare
 from pinprof.report.comparison import text as compare_text
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.report.trace.verdict import verdict_sentence
-from pinprof.verdict.verdict import UNKNOWN_CAUSE
+from pinprof.report.trace.verdict import headline
+from pinprof.rules.rule import Findings
 
 Build = Callable[[TraceBuilder], None]
 
@@ -103,7 +104,7 @@ def texts(build: Build, folder: Path) -> tuple[str, str]:
 def test_idle_time_around_the_only_work_of_the_only_step_has_no_other_cause_and_is_no_median(tmp_path: Path) -> None:
     text, page = texts(one_kernel, tmp_path)
     for said in (text, page):
-        assert "the GPU is idle mostly before its first work and after its last" in said
+        assert "the GPU is mostly idle before its first work and after its last" in said
         assert "no copy or wait costs" not in said.lower()
         assert "of each step" not in said
     assert "500 µs of the step lie before its first work or after its last" in text
@@ -151,21 +152,21 @@ def test_where_no_step_was_searched_nothing_is_not_the_result(tmp_path: Path) ->
 def test_of_several_gpus_the_headline_names_the_one_that_is_idle_or_works(tmp_path: Path) -> None:
     builder = TraceBuilder()
     two_gpus(builder)
-    assert "; GPU 0 is idle for" in verdict_sentence(analysed(builder, tmp_path).profile, UNKNOWN_CAUSE)
+    assert "; GPU 0 is idle for" in headline(first_screen(analysed(builder, tmp_path).profile, Findings()))
     for text in texts(partial(two_gpus, first_us=985), tmp_path):
         assert "GPU 0 works for" in text
 
 
 def test_the_gpu_is_said_to_work_during_a_wait_only_where_it_does(tmp_path: Path) -> None:
     text, _ = texts(sleeps_on_the_gpu, tmp_path)
-    assert "the GPU works meanwhile" not in text
+    assert "costs nothing: the GPU is busy" not in text
 
 
 def test_the_gpu_is_not_said_to_work_while_what_is_queued_waits(tmp_path: Path) -> None:
     for text in texts(waits_for_what_is_not_recorded, tmp_path):
-        assert "the GPU works meanwhile" not in text
-        assert "for 500 µs of it the GPU runs earlier work" in text
-        assert "work is queued, and waits for other work" in text
+        assert "costs nothing: the GPU is busy" not in text
+        assert "the GPU runs earlier work for 500 µs of that" in text
+        assert "queued work of the GPU cannot start yet" in text
 
 
 @pytest.mark.parametrize("build", [unmarked, one_kernel])

@@ -10,7 +10,6 @@ from rich.cells import cell_len
 from pinprof.analysis import Analysis, analyse
 from pinprof.report.trace_list import common_ends, overview_to_text
 from pinprof.trace import read_trace
-from pinprof.trace.files import trace_files
 
 LOADERS = sorted(TRACES.glob("loader_*.json.gz"))
 AGAIN = "traces/loader_*"
@@ -33,6 +32,10 @@ def test_each_trace_has_a_line_and_they_stand_in_the_order_of_their_files(analys
     assert " ".join(lines[3].split()).startswith(
         "loader_pageable 13.4 ms Copy-bound 16 % (9 to 19) PIN104 pin_memory=True"
     )
+    assert lines[-2:] == [
+        f"One of them: pinprof report {LOADERS[0]}",
+        f"All reports: pinprof report {AGAIN} --full; a page: --html FILE",
+    ]
 
 
 def test_what_is_no_trace_has_its_reason_in_place_of_figures(analyses: list[Analysis]) -> None:
@@ -52,12 +55,6 @@ def test_a_narrow_terminal_has_the_change_below(analyses: list[Analysis]) -> Non
     lines = lines_of(analyses, width=60)
     assert lines[2].split() == ["file", "step", "verdict", "saves"]
     assert lines[4] == "  PIN104 pin_memory=True"
-
-
-def test_the_end_names_one_trace_and_how_to_see_all(analyses: list[Analysis]) -> None:
-    of_one, of_all = lines_of(analyses)[-2:]
-    assert of_one == f"One of them: pinprof report {LOADERS[0]}"
-    assert of_all == f"All reports: pinprof report {AGAIN} --full; a page: --html FILE"
 
 
 @pytest.mark.parametrize(
@@ -94,15 +91,3 @@ def test_of_several_files_of_which_one_is_a_trace_that_is_reported(tmp_path: Pat
     result = invoke("report", LOADERS[0], notes)
     assert "What to change" in result.stdout
     assert f"Skipped: {notes}: " in result.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "folder", ["rules", *(pytest.param(name, marks=pytest.mark.recordings) for name in ("launches", "pairs"))]
-)
-def test_folders_of_recordings_fit_a_hundred_columns(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
-    result = invoke("report", TRACES / folder)
-    rows = [line for line in result.stdout.splitlines() if not line.startswith(("One of them", "All reports"))]
-    assert max(map(cell_len, rows)) <= 100
-    assert len(rows) < len(trace_files(str(TRACES / folder))) + 8

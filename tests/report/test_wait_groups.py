@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.wait_groups import LIBRARY, LINE, called_from_several, group_waits, place_in_group
+from pinprof.report.wait_groups import BY_LIBRARY, BY_LINE, called_from_several, group_waits, place_in_group
 from pinprof.report.words import whole_place
 from pinprof.trace import read_trace
 from pinprof.trace.lines import Place
@@ -19,13 +19,13 @@ def sites_of(builder: TraceBuilder, folder: Path) -> tuple[WaitSite, ...]:
 
 
 def test_by_library_each_function_stands_with_all_that_call_it(tmp_path: Path) -> None:
-    gathered = group_waits(sites_of(detector(), tmp_path), LIBRARY)
+    gathered = group_waits(sites_of(detector(), tmp_path), BY_LIBRARY)
     nms = next(group for group in gathered if group.at.function == "batched_nms")
     assert nms.at == Place("torchvision/ops/boxes.py", None, "batched_nms")
     assert sorted(site.line or 0 for site in nms.sites) == [30, 60]
 
 
-@pytest.mark.parametrize("by", [LINE, LIBRARY])
+@pytest.mark.parametrize("by", [BY_LINE, BY_LIBRARY])
 def test_no_site_is_lost_and_none_counts_twice(tmp_path: Path, by: str) -> None:
     sites = sites_of(detector(), tmp_path)
     assert sorted(map(id, sites)) == sorted(id(site) for group in group_waits(sites, by) for site in group.sites)

@@ -16,6 +16,7 @@ from pinprof.bench.advice import pinning as pinning_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules.rule import Finding, Findings
@@ -359,7 +360,7 @@ def test_a_wait_that_guards_a_copy_in_flight_does_not_go() -> None:
     assert guard.saving is None
     assert guard.title == "`torch.cuda.synchronize()` guards a copy in flight"
     assert guard.most_ns
-    assert worth(guard, measured_of(guarding(READBACK))).endswith(" at most")
+    assert worth(guard, measured_of(guarding(READBACK))).startswith("saves at most ")
     assert "it awaits 1 DtoH copy of pinned memory per step in flight" in guard.evidence.text
     assert guard.fix.startswith("Do not remove it: record an event after the copy")
 
@@ -518,7 +519,7 @@ def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving() -> No
     profile = measured_of(memory(24, 8))
     assert worth(finding, profile) == "the saving is unknown"
     calm = replace(profile, pause=None)
-    said = advice(calm, Findings([finding])).sentence
+    said = advice(first_screen(calm, Findings([finding]))).sentence
     assert said == "First: too much pinned memory (PIN109); the saving is unknown."
     (limited,) = findings_of(memory(12, 40, limit=16))
     assert "75 % of the 16.0 GiB that its cgroup allows" in limited.evidence.text

@@ -9,7 +9,8 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.prediction.predict import Saving
-from pinprof.report.trace.text import MAX_SITES, trace_to_text
+from pinprof.report.trace.first_screen import first_screen
+from pinprof.report.trace.text import MAX_LISTED_SITES, trace_to_text
 from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules import savings
@@ -175,7 +176,7 @@ def test_without_its_rows_a_finding_keeps_its_sites_and_savings() -> None:
 
 def test_the_terminal_lists_some_sites_and_counts_the_rest() -> None:
     text = text_of(analysed(one_after_another(10))).split("What to do")[1]
-    assert text.count("(train.py): aten::item, 1 per step, as traced stall ") == MAX_SITES == 5
+    assert text.count("(train.py): aten::item, 1 per step, as traced stall ") == MAX_LISTED_SITES == 5
     assert text.count("alone saves nothing") == 5
     assert "- and 5 more sites: --json Fix: " in text
     assert text.count("Fix: Keep the value on the GPU") == 1
@@ -183,7 +184,7 @@ def test_the_terminal_lists_some_sites_and_counts_the_rest() -> None:
 
 def test_the_headline_counts_the_sites() -> None:
     analysis = analysed(one_after_another(10))
-    said = advice(analysis.profile, analysis.findings).sentence
+    said = advice(first_screen(analysis.profile, analysis.findings)).sentence
     assert said.startswith("First: `.item()` waits for the GPU in value")
     assert "() and 9 more sites (PIN201); fixing it saves " in said
 

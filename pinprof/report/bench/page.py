@@ -22,7 +22,7 @@ from pinprof.report.bench.view import (
     outcome_of,
     recorded_elsewhere,
 )
-from pinprof.report.charts.chart import Axis, Bars, Chart, Key, Label, Marks, legend_key, round_axis
+from pinprof.report.charts.chart import Axis, Chart, Key, Label, PlotBars, PlotMarks, legend_key, round_axis
 from pinprof.report.charts.copies import SMALL_COPIES_NOTE, size_axis
 from pinprof.report.charts.svg import chart_svg
 from pinprof.report.html import Column, Markup, inline_html, lines, note, table
@@ -140,10 +140,10 @@ def times_chart(figures: Sequence[Measured], published: dict[str, float]) -> Cha
     hover = [f"{figure.name}: {shown(figure)}; {figure.runs} runs, {spread(figure)}" for figure in times]
     lengths, rows = [round(figure.median, 6) for figure in times], range(len(times))
     ends = [(min(figure.low, figure.median), max(figure.high, figure.median)) for figure in times]
-    all_bars = Bars(HERE_KEY, rows, lengths, hover, spread=ends)
+    all_bars = PlotBars(HERE_KEY, rows, lengths, hover, spread=ends)
     compared = {row: published[figure.name] for row, figure in enumerate(times) if figure.name in published}
     said = [f"published: {amount('ms', value)}" for value in compared.values()]
-    marks = [Marks(PUBLISHED_KEY, [*compared.values()], [*compared], said, size=12)] if compared else []
+    marks = [PlotMarks(PUBLISHED_KEY, [*compared.values()], [*compared], said, size=12)] if compared else []
     least, most = (choose(times, key=lambda figure: figure.median) for choose in (min, max))
     return Chart(
         f"From {shown(least)} ({least.name}) to {shown(most)} ({most.name}). Thin lines: the spread.",
@@ -178,12 +178,12 @@ def picture_chart(picture: Picture, end_ms: float) -> Chart:
     )
 
 
-def _bars_of_kind(kind: int, of_kind: Sequence[Bar], rows: Sequence[str]) -> Bars:
+def _bars_of_kind(kind: int, of_kind: Sequence[Bar], rows: Sequence[str]) -> PlotBars:
     named = ((bar, bar.name if kind == CALL_KIND else EVENT_KINDS[kind].label) for bar in of_kind)
     hover = [f"{bar.row}: {name}, {duration((bar.end_ms - bar.start_ms) * NS_PER_MS)}" for bar, name in named]
     starts = [round(bar.start_ms, 6) for bar in of_kind]
     lengths = [round(bar.end_ms - bar.start_ms, 6) for bar in of_kind]
-    return Bars(legend_key(kind), [rows.index(bar.row) for bar in of_kind], lengths, hover, starts)
+    return PlotBars(legend_key(kind), [rows.index(bar.row) for bar in of_kind], lengths, hover, starts)
 
 
 def _caption(picture: Picture) -> str:
@@ -232,7 +232,7 @@ def bandwidth_chart(bench: Bench) -> Chart | None:
     )
 
 
-def _rates_line(key: Key, figures: Sequence[Measured]) -> Marks:
+def _rates_line(key: Key, figures: Sequence[Measured]) -> PlotMarks:
     x, y = [figure.size or 0 for figure in figures], [round(figure.median, 4) for figure in figures]
     hover = [f"{key.label}, {size(figure.size or 0)}: {shown(figure)}; {spread(figure)}" for figure in figures]
-    return Marks(key, x, y, hover, size=9, line="dot" if key.symbol.startswith("x") else "solid")
+    return PlotMarks(key, x, y, hover, size=9, line="dot" if key.symbol.startswith("x") else "solid")

@@ -74,7 +74,7 @@ def _round_labels(low: float, high: float, *, is_whole: bool) -> Iterator[tuple[
         yield value, f"{value:,.10g}"
 
 
-class Bars(NamedTuple):
+class PlotBars(NamedTuple):
     """Bars in the colour and the pattern of an entry of the legend."""
 
     key: Key
@@ -88,7 +88,7 @@ class Bars(NamedTuple):
     """The ends of a thin line over each."""
 
 
-class Marks(NamedTuple):
+class PlotMarks(NamedTuple):
     """Marks with the looks of an entry of the legend."""
 
     key: Key
@@ -118,8 +118,8 @@ class Chart:
     height: int
     x: Axis
     y: Axis
-    bars: Sequence[Bars] = ()
-    marks: Sequence[Marks] = ()
+    bars: Sequence[PlotBars] = ()
+    marks: Sequence[PlotMarks] = ()
     keys: Sequence[Key] = ()
     lines: Sequence[float] = ()
     """Dashed lines across the plot, by their values on the axis y."""

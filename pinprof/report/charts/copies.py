@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.pci_express import Link, link_of_gpus
-from pinprof.report.charts.chart import Axis, Chart, Key, Label, Marks, round_axis
+from pinprof.report.charts.chart import Axis, Chart, Key, Label, PlotMarks, round_axis
 from pinprof.report.timeline.kinds import EVENT_KINDS, FIRST_COPY_KIND
 from pinprof.report.words import copies_named
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
@@ -62,7 +62,7 @@ def copies_chart(trace: Trace) -> Chart | None:
     )
 
 
-def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gathered: bool) -> Marks:
+def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gathered: bool) -> PlotMarks:
     """Return the marks of copies of one kind; if `gathered`, a mark is for all of about the same size and rate."""
     gpu = trace.gpu
     count = np.ones(len(rows), np.int64)
@@ -82,7 +82,7 @@ def _marks(trace: Trace, rows: Int64s, label: str, key: Key, best: float, *, gat
             lengths.tolist(), times.tolist(), speeds.tolist(), count.tolist(), strict=True
         )
     ]
-    return Marks(key, lengths.tolist(), np.round(speeds, 4).tolist(), hover, size=10)
+    return PlotMarks(key, lengths.tolist(), np.round(speeds, 4).tolist(), hover, size=10)
 
 
 def _axis_of_sizes(lengths: Int64s) -> Axis:

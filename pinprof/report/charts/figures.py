@@ -44,7 +44,7 @@ MAX_BOX_LABEL_CHARS = 48
 SMALLEST_NAME_PIXELS = 9
 
 
-class Figure(NamedTuple):
+class PlotlyFigure(NamedTuple):
     """Series and layout of a figure of plotly, and its legend; only texts that are `Markup` are HTML."""
 
     data: list[dict[str, Any]]
@@ -99,7 +99,7 @@ def escaped(value: Any) -> Any:
     return Markup.escape(value) if isinstance(value, str) else value
 
 
-def copy_times_figure(profile: Profile) -> Figure | None:
+def copy_times_figure(profile: Profile) -> PlotlyFigure | None:
     """Return a figure of the time of copies by direction and host memory; None if none is known."""
     groups = [
         (group, copied, hidden)
@@ -118,10 +118,10 @@ def copy_times_figure(profile: Profile) -> Figure | None:
     keys = legend_key(OVERLAPPED_COPY_KIND), legend_key(EXPOSED_COPY_KIND)
     times = [hidden.overlapped_ns for *_, hidden in groups], [hidden.exposed_ns for *_, hidden in groups]
     data = [stacked(key, of_kind, rows, hover) for key, of_kind in zip(keys, times, strict=True)]
-    return Figure(data, stacked_layout(len(rows)), keys)
+    return PlotlyFigure(data, stacked_layout(len(rows)), keys)
 
 
-def waits_figure(profile: Profile) -> Figure | None:
+def waits_figure(profile: Profile) -> PlotlyFigure | None:
     """Return a figure of the waits per complete step, the longest bubble first; None if no step has any."""
     count, per = profile.steps.count, profile.steps.per
     sites = sorted(profile.waits, key=lambda wait: (-wait[1].idle_ns, -wait[1].stall_ns))
@@ -147,7 +147,7 @@ def waits_figure(profile: Profile) -> Figure | None:
         xaxis={"rangemode": "tozero"},
         barmode="stack",
     )
-    return Figure(data, shape, keys)
+    return PlotlyFigure(data, shape, keys)
 
 
 def site_label(site: WaitSite) -> str:
@@ -157,7 +157,7 @@ def site_label(site: WaitSite) -> str:
     return f"{WAITS[site.cause].plain}: {end_of(where, MAX_PLACE_CHARS)}"
 
 
-def idle_figure(profile: Profile, *, with_busy: bool = False) -> Figure | None:
+def idle_figure(profile: Profile, *, with_busy: bool = False) -> PlotlyFigure | None:
     """Return a figure of the idle time by cause, a bar for each GPU, or None; `with_busy` adds the busy time.
 
     If causes are withheld, idle time is one part.
@@ -185,10 +185,10 @@ def idle_figure(profile: Profile, *, with_busy: bool = False) -> Figure | None:
             for (_, time), part in zip(gpus, times, strict=True)
         ]
         data.append(stacked(key, times, rows, hover))
-    return Figure(data, stacked_layout(len(gpus)), tuple(key for key, _ in parts))
+    return PlotlyFigure(data, stacked_layout(len(gpus)), tuple(key for key, _ in parts))
 
 
-def icicle(graph: FlameGraph) -> Figure:
+def icicle(graph: FlameGraph) -> PlotlyFigure:
     """Return a flame graph as an icicle of plotly, by its first measure."""
     boxes = graph.boxes
     series = {
@@ -213,7 +213,7 @@ def icicle(graph: FlameGraph) -> Figure:
     margin = {"l": 4, "r": 4, "t": 28, "b": 4}
     height = min(LEVEL_PIXELS * max(levels) + 60, MAX_ICICLE_PIXELS)
     shape = layout(height, "", "", margin=margin, uniformtext={"minsize": SMALLEST_NAME_PIXELS, "mode": "hide"})
-    return Figure([series], shape)
+    return PlotlyFigure([series], shape)
 
 
 def _label(box: Box) -> str:

@@ -12,7 +12,7 @@ from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
-from pinprof.report.charts.chart import Axis, Chart, Key, Marks, end_of, round_axis
+from pinprof.report.charts.chart import Axis, Chart, Key, PlotMarks, end_of, round_axis
 from pinprof.report.charts.svg import Below, chart_svg
 from pinprof.report.html import Markup
 from pinprof.report.job.view import PAUSE_TITLE, RANK_TIMES, slowest_of, spread
@@ -76,10 +76,10 @@ def ranks_chart(ranks: Ranks) -> Markup:
     return chart_svg(chart, _heat_map(ranks, lines, scale_ns), min_width=len(names))
 
 
-def _marks(key: Key, times: Iterable[tuple[int, float | None]], size: int) -> Marks:
+def _marks(key: Key, times: Iterable[tuple[int, float | None]], size: int) -> PlotMarks:
     """Return the marks of the ranks with a known time, which is given in ns."""
     known = [(column, ms(time)) for column, time in times if time is not None]
-    return Marks(key, [column for column, _ in known], [time for _, time in known], size=size)
+    return PlotMarks(key, [column for column, _ in known], [time for _, time in known], size=size)
 
 
 def drawn_lines(ranks: Ranks) -> tuple[list[Line], int]:

@@ -8,7 +8,7 @@ from pinprof import hues
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
 from pinprof.analyses.steps import measure_steps, timed, with_irregular
 from pinprof.measurement.profile import Profile
-from pinprof.report.charts.chart import Axis, Bars, Chart, Key, Label, Marks, legend_key, round_axis
+from pinprof.report.charts.chart import Axis, Chart, Key, Label, PlotBars, PlotMarks, legend_key, round_axis
 from pinprof.report.timeline.kinds import (
     COLLECTIVE_ONLY_KIND,
     COMPUTE_ONLY_KIND,
@@ -99,14 +99,16 @@ def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | N
     )
 
 
-def _unlike_steps(numbers: Int64s, lengths_ns: Int64s, top_ns: float, x_axis: Axis) -> tuple[list[Marks], list[Label]]:
+def _unlike_steps(
+    numbers: Int64s, lengths_ns: Int64s, top_ns: float, x_axis: Axis
+) -> tuple[list[PlotMarks], list[Label]]:
     """Return the marks of steps unlike the others, and the lengths of those that end at the top."""
     steps = [*zip(numbers.tolist(), lengths_ns.tolist(), strict=True)]
     hover = [f"step {number}: {duration(length)}, unlike the others" for number, length in steps]
     ends = [ms(min(length, 0.97 * top_ns)) for _, length in steps]
     cut = [(x_axis.share(number), length) for number, length in steps if length > top_ns][:MAX_CUT_LABELS]
     labels = [Label(duration(length), share, ms(0.92 * top_ns), "middle", is_below=True) for share, length in cut]
-    return [Marks(OUTLIER_KEY, numbers.tolist(), ends, hover, size=9)] if steps else [], labels
+    return [PlotMarks(OUTLIER_KEY, numbers.tolist(), ends, hover, size=9)] if steps else [], labels
 
 
 def _axis_of_steps(numbers: Int64s) -> Axis:
@@ -117,12 +119,12 @@ def _axis_of_steps(numbers: Int64s) -> Axis:
     return axis._replace(labels=tuple((number, f"{number:,}") for number in numbers.tolist())) if few else axis
 
 
-def _step_bars(key: Key, numbers: Int64s, time: Int64s, gathered: int) -> Bars:
+def _step_bars(key: Key, numbers: Int64s, time: Int64s, gathered: int) -> PlotBars:
     """Return bars of a part of the steps, each the mean of `gathered` steps."""
     x, mean, name = numbers[::gathered].tolist(), _means(time, gathered), key.label.split(":")[0]
     steps = "step" if gathered == 1 else f"{gathered} steps from"
     hover = [f"{steps} {number}, {name}: {duration(part)}" for number, part in zip(x, mean.tolist(), strict=True)]
-    return Bars(key, x, np.round(mean / NS_PER_MS, 6).tolist(), hover)
+    return PlotBars(key, x, np.round(mean / NS_PER_MS, 6).tolist(), hover)
 
 
 def outliers(lengths: Int64s) -> Bools:

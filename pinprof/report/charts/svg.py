@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from pinprof.hues import HATCHES
-from pinprof.report.charts.chart import SYMBOLS, Bars, Chart, Marks, legend
+from pinprof.report.charts.chart import SYMBOLS, Chart, PlotBars, PlotMarks, legend
 from pinprof.report.html import Markup, hue, inline_html
 
 TOP_PIXELS, AXIS_PIXELS, TITLE_PIXELS, RIGHT_PIXELS, LEFT_PIXELS = 16, 22, 16, 14, 10
@@ -121,7 +121,7 @@ class Plot:
         for bars in self.chart.bars:
             yield from self._of_bars(bars, ends)
 
-    def _of_bars(self, bars: Bars, ends: dict[float, float]) -> Iterator[Markup]:
+    def _of_bars(self, bars: PlotBars, ends: dict[float, float]) -> Iterator[Markup]:
         chart, places = self.chart, bars.place
         distance = places[1] - places[0] if len(places) > 1 and not chart.is_flat else 1
         half = chart.bar_width * distance / 2
@@ -145,7 +145,7 @@ class Plot:
             if bars.spread:
                 yield line.format(*map(self.across, bars.spread[index]), self.down(at), self.down(at))
 
-    def of_marks(self, marks: Marks) -> Iterator[Markup]:
+    def of_marks(self, marks: PlotMarks) -> Iterator[Markup]:
         """Yield marks and the line that joins them."""
         style, places = hue(marks.key.colour), list(zip(marks.x, marks.y, strict=True))
         if marks.line:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pinprof.analysis import Analysis
 from pinprof.report.charts.chart import legend_key
-from pinprof.report.charts.figures import Figure, bars, layout
+from pinprof.report.charts.figures import PlotlyFigure, bars, layout
 from pinprof.report.html import Markup, bold
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.drawn_lanes import MAX_FIGURE_BARS, figure_in_words, lanes_that_fit
@@ -92,7 +92,7 @@ def timeline_chart(
     window: Window | None = None,
     part: str = "",
     max_bars: int = MAX_FIGURE_BARS,
-) -> Figure:
+) -> PlotlyFigure:
     """Return the timeline of a part of a trace, by default of its complete steps, or the first of them if not all fit.
 
     `title` is the name of the trace and the sentence below it; `part` describes a part that was given by times. The
@@ -105,7 +105,7 @@ def timeline_chart(
     data = series(_bars(analysis, drawing, row_of_lane))
     axis = row_axis(texts, max(row_of_lane, default=0) + 1)
     shape = _layout(trace, drawing, axis, data, (title[0], title[1], drawn))
-    return Figure(data, shape)
+    return PlotlyFigure(data, shape)
 
 
 def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:

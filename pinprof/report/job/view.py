@@ -10,7 +10,8 @@ from pinprof.ranks.compare import MIN_SHARE_EXPLAINED, MIN_SHARE_OF_REASON, MIN_
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.finding_views import named
-from pinprof.report.trace.verdict import known_verdict
+from pinprof.report.trace.first_screen import first_screen
+from pinprof.report.trace.verdict import known_headline
 from pinprof.report.view import Fact, ReportTable, Section
 from pinprof.report.words import NOTHING, capitalized, effect_and_remedy, place, with_more_sites
 from pinprof.units import NS_PER_MS, between, counted, duration, percent, rate, size
@@ -141,7 +142,7 @@ def who_comes_last(ranks: Ranks) -> str:
 def why_long(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
     """Return why the step of the shown rank is as long as it is; None if that is not known."""
     of_shown = next((part for number, part in enumerate(parts) if number_of(part, number) == ranks.shown_rank), None)
-    reason = known_verdict(of_shown.profile, of_shown.findings.verdict) if of_shown else None
+    reason = known_headline(first_screen(of_shown.profile, of_shown.findings)) if of_shown else None
     return f"on rank {ranks.shown_rank}, {reason}" if reason else None
 
 

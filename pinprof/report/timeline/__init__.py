@@ -21,9 +21,9 @@ from pinprof.report.timeline.steps import Window, all_steps_text, choose_window,
 from pinprof.report.timeline.worst_instance import RELATION_OF_LINK, worst_instance
 from pinprof.rules.rule import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
-from pinprof.units import ROUNDS_UP, SIZES, TIMES, duration
+from pinprof.units import ROUNDS_UP, SIZE_UNITS, TIME_UNITS, duration
 
-PAGE_UNITS = {"TIMES": TIMES, "SIZES": SIZES}
+PAGE_UNITS = {"TIMES": TIME_UNITS, "SIZES": SIZE_UNITS}
 
 TOOLBAR = Markup("""\
 <div class="steer" role="toolbar" aria-label="Part of the timeline that is shown">

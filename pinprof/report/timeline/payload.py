@@ -81,7 +81,7 @@ def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str
     numbers = {table: _numbers(drawing.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
     lanes = []
     for lane in drawing.lanes:
-        columns = {**_times(lane, view.start_ns), **lane.source.columns(context, lane)}
+        columns = {**_lane_times(lane, view.start_ns), **lane.source.columns(context, lane)}
         added = {name: _add_column(block, names, numbers, column) for name, column in columns.items()}
         lanes.append({**_header_of(trace, lane, is_shared=is_shared), "columns": added})
     header = {
@@ -123,7 +123,7 @@ def _numbers(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:
     return numbers
 
 
-def _times(lane: Lane, zero_ns: int) -> Columns:
+def _lane_times(lane: Lane, zero_ns: int) -> Columns:
     gaps = lane.start_ns - np.concatenate(([zero_ns], lane.end_ns[:-1]))
     columns: Columns = {"gap": folded(gaps), "length": lane.end_ns - lane.start_ns, "kind": lane.kind}
     columns |= {f"share {kind}": times for kind, times in lane.shares.items()}

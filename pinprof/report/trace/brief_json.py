@@ -21,9 +21,10 @@ from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.trace.finding_views import FindingView, brief_views, finding_views, whatif_command
 from pinprof.report.trace.findings_json import ranks_of
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.host import input_remedy, named_lines, running_code
 from pinprof.report.trace.json import MeasuredTrace, trace_of
-from pinprof.report.trace.verdict import verdict_sentence
+from pinprof.report.trace.verdict import headline
 from pinprof.report.words import capitalized, cut, figures_not_given, printable
 from pinprof.rules.rule import Finding, Findings, NumberEffect
 from pinprof.trace.lines import Place
@@ -224,7 +225,7 @@ def _trace(trace: BriefedTrace, size: BriefSize) -> BriefTrace:
         verdict=filled(
             BriefVerdict,
             whole.verdict,
-            sentence=_short(f"{verdict_sentence(profile, findings.verdict)}."),
+            sentence=_short(f"{headline(first_screen(profile, findings))}."),
             do=whole.verdict.do and _short(whole.verdict.do),
             finding=None if whole.verdict.finding is None else f"{trace.id}/findings/{whole.verdict.finding}",
             evidence=[f"{trace.id}/verdict", f"{trace.id}/verdicts"],

@@ -1,7 +1,9 @@
-"""The tables of a report as pandas DataFrames: the rows of the JSON document, with its names, in milliseconds."""
+"""The tables of a report as pandas DataFrames: rows of the JSON document with its names, in ms; steps; and events."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
@@ -19,53 +21,117 @@ from pinprof.units import NS_PER_MS
 if TYPE_CHECKING:
     import pandas as pd
 
-
-class TableOfRows(NamedTuple):
-    """Where a table has its rows in the document, what these are of, and the columns that stand first."""
-
-    rows: Callable[[TraceJson], Iterable[Struct]]
-    kind: type[Struct]
-    per: str
-    first: tuple[str, ...] = ()
+    from pinprof.report.trace.events import EventTable
 
 
-STEP, WHOLE_TRACE = "mean step", "whole trace"
+ROWS_PER_STEP, ROWS_PER_TRACE = "mean step", "whole trace"
 """What the rows of a table are of: its `attrs["per"]`."""
 
-TABLES: Mapping[str, TableOfRows] = {
-    "kernels": TableOfRows(lambda trace: trace.kernels, KernelJson, STEP, ("name", "count", "ms", "share")),
-    "ops": TableOfRows(lambda trace: trace.ops, Op, STEP, ("name", "count", "ms", "kernel_ms")),
-    "copy_sums": TableOfRows(lambda trace: trace.copies, CopiesJson, WHOLE_TRACE),
-    "waits": TableOfRows(
-        lambda trace: trace.syncs.sites, SiteJson, WHOLE_TRACE, ("file", "line", "cause", "count", "stall_ms")
-    ),
-    "idle": TableOfRows(lambda trace: trace.idle, IdleJson, WHOLE_TRACE),
-    "gpu": TableOfRows(lambda trace: trace.gpu, GpuJson, WHOLE_TRACE),
-    "loader": TableOfRows(lambda trace: [trace.loader], Loader, WHOLE_TRACE),
-    "memory": TableOfRows(lambda trace: trace.memory, MemoryPeakJson, WHOLE_TRACE),
-    "phases": TableOfRows(lambda trace: trace.launches.phases if trace.launches else (), Phase, STEP, ("phase",)),
-    "findings": TableOfRows(
-        lambda trace: trace.findings, FindingJson, STEP, ("rule", "title", "file", "line", "saving_ms", "fix")
-    ),
-}
-"""The tables of a report by name."""
+
+def _rows(meaning: str, per: str, kind: type[Struct], place: str, first: str = "") -> Any:
+    """Return the property of a report that has the rows at a place of its document as a table.
+
+    `first` names the columns that stand first.
+    """
+
+    def table(report: "ReportTables") -> "pd.DataFrame":
+        rows: Any = report._document  # noqa: SLF001  its own
+        for name in place.split("."):
+            rows = getattr(rows, name) if rows is not None else ()
+        return frame([rows] if isinstance(rows, Struct) else rows or (), kind, *first.split(), per=per)
+
+    return property(table, doc=meaning)
 
 
-def table(document: TraceJson, name: str) -> "pd.DataFrame":
-    """Return a row for each entry of a table of a report, one of TABLES."""
-    of = TABLES[name]
-    return frame(of.rows(document), of.kind, *of.first, per=of.per)
+class ReportTables(ABC):
+    """The tables of a report.
+
+    They are DataFrames: a column's name ends with its unit, or it is a number or a share of 1; `attrs["per"]` says
+    whether the rows are of a mean step or of the whole trace. Steps count from 1, as on the page.
+    """
+
+    @property
+    @abstractmethod
+    def analysis(self) -> Analysis:
+        """All that is known of the trace."""
+
+    @property
+    @abstractmethod
+    def _document(self) -> TraceJson: ...
+
+    @cached_property
+    def events(self) -> "EventTable":
+        """A row for each kernel, copy, memset, call of the GPU's runtime, and op, in the order of their starts.
+
+            report.events.kernels.groupby("name").duration_ms.sum()
+            report.events.query("step == 2 and kind == 'op'")
+
+        `start_ms` counts from the start of step 1; `op`, `file`, `line` and `function` say what made it, as far as the
+        trace shows that. `.kernels`, `.copies`, `.calls` and `.ops` are the rows of one kind, with its columns.
+        """
+        from pinprof.report.trace.events import events_of  # noqa: PLC0415  pandas is slow to load
+
+        return events_of(self.analysis.details, knows_exposed=self._document.overlap.exposed_ms is not None)
+
+    @property
+    def copies(self) -> "pd.DataFrame":
+        """A row for each copy: `direction`, `host_memory`, `bytes`, `duration_ms`, `exposed_ms`, `line`, ..."""
+        return self.events.copies
+
+    @property
+    def collectives(self) -> "pd.DataFrame":
+        """A row for each collective of torch.distributed in the complete steps: `name`, `step`, `bytes`, ..."""
+        from pinprof.report.trace.events import collectives  # noqa: PLC0415  pandas is slow to load
+
+        return collectives(self.analysis.details)
+
+    kernels = _rows(
+        "Sums by name of the kernels of a step: `count`, `ms`, `mean_us`, `share` of their time.",
+        *(ROWS_PER_STEP, KernelJson, "kernels", "name count ms share"),
+    )
+    ops = _rows(
+        "Sums by name of the ops of a step, as traced: `count`, `ms` on the host, `kernel_ms`.",
+        *(ROWS_PER_STEP, Op, "ops", "name count ms kernel_ms"),
+    )
+    phases = _rows(
+        "The phases of a step, as traced: `launches`, `host_ms`, `kernel_ms`.",
+        *(ROWS_PER_STEP, Phase, "launches.phases", "phase"),
+    )
+    findings = _rows(
+        "The findings, the best saving first; `analysis.findings` has them as objects.",
+        *(ROWS_PER_STEP, FindingJson, "findings", "rule title file line saving_ms fix"),
+    )
+    copy_sums = _rows(
+        "Sums of the copies by direction and host memory: `count`, `bytes`, `exposed_ms`.",
+        *(ROWS_PER_TRACE, CopiesJson, "copies"),
+    )
+    waits = _rows(
+        "Sums of the host's waits by place: `file`, `line`, `cause`, `stall_ms`.",
+        *(ROWS_PER_TRACE, SiteJson, "syncs.sites", "file line cause count stall_ms"),
+    )
+    idle = _rows("Idle time of each GPU by cause: `device`, `cause`, `time_ms`.", ROWS_PER_TRACE, IdleJson, "idle")
+    gpu = _rows("Each GPU: `busy_ms`, `kernel_ms`, `memcpy_ms`, `idle_ms`, `span_ms`.", ROWS_PER_TRACE, GpuJson, "gpu")
+    loader = _rows("One row on the DataLoader: `waits`, `wait_ms`, `pinned`, ...", ROWS_PER_TRACE, Loader, "loader")
+    memory = _rows(
+        "The peak of each GPU's memory, if that was recorded (`profile_memory=True`).",
+        *(ROWS_PER_TRACE, MemoryPeakJson, "memory"),
+    )
+
+    @property
+    def steps(self) -> "pd.DataFrame":
+        """The steps of the trace on the host and on each GPU."""
+        return steps(self.analysis)
 
 
-def figures(comparison: Comparison) -> "pd.DataFrame":
+def figures_of(comparison: Comparison) -> "pd.DataFrame":
     """Return a row for each figure of two traces: `name`, which ends with the unit, `before`, `after`, `outcome`."""
-    rows = compared(comparison).figures
-    return frame(rows, StepFigure, "name", "device", "before", "after", "difference", "fraction", "outcome", per=STEP)
+    first = ("name", "device", "before", "after", "difference", "fraction", "outcome")
+    return frame(compared(comparison).figures, StepFigure, *first, per=ROWS_PER_STEP)
 
 
-def ranks(job: Ranks) -> "pd.DataFrame":
+def ranks_of_job(job: Ranks) -> "pd.DataFrame":
     """Return a row for each rank of a job: `rank`, `step_ms`, and `alone_ms`, its step if it waited for no other."""
-    return frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms", per=STEP)
+    return frame(ranks_of(job).rows, RankRowJson, "rank", "step_ms", "alone_ms", per=ROWS_PER_STEP)
 
 
 def steps(analysis: Analysis) -> "pd.DataFrame":

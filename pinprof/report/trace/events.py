@@ -8,7 +8,7 @@ import pandas as pd
 
 from pinprof.analyses.copies import REASONS
 from pinprof.details import Details
-from pinprof.report.trace.dataframes import WHOLE_TRACE
+from pinprof.report.trace.dataframes import ROWS_PER_TRACE
 from pinprof.trace.callers import UserCalls, function_around, outermost_op, places_of, user_calls, users_of
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.lines import Place
@@ -20,10 +20,11 @@ PLACED = ("op", "file", "line", "function")
 ON_HOST = ("name", "start_ms", "duration_ms", "thread", "step", *PLACED)
 ON_GPU = ("name", "start_ms", "duration_ms", "device", "stream", "thread", "step", *PLACED)
 OF_COPY = ("direction", "host_memory", "bytes", "exposed_ms", "reason")
-CALL, OP = "call", "op"
-KINDS = ("kernel", "copy", "memset")
+CALL_KIND, OP_KIND = "call", "op"
+KINDS_OF_GPU_WORK = ("kernel", "copy", "memset")
 """The kinds of GPU work, by their number in `CATEGORIES`."""
-COLUMNS: Mapping[str, Sequence[str]] = {"kernel": ON_GPU, "copy": (*ON_GPU, *OF_COPY), CALL: ON_HOST, OP: ON_HOST}
+COLUMNS: Mapping[str, Sequence[str]] = {"kernel": ON_GPU, "copy": (*ON_GPU, *OF_COPY)}
+"""The columns of each kind; those of calls and ops are ON_HOST."""
 
 
 class EventTable(pd.DataFrame):
@@ -42,15 +43,15 @@ class EventTable(pd.DataFrame):
     @property
     def calls(self) -> pd.DataFrame:
         """The calls of the GPU's runtime and driver."""
-        return self._of(CALL)
+        return self._of(CALL_KIND)
 
     @property
     def ops(self) -> pd.DataFrame:
         """The ops of torch; `op` is the one around each."""
-        return self._of(OP)
+        return self._of(OP_KIND)
 
     def _of(self, kind: str) -> pd.DataFrame:
-        return self.loc[self["kind"] == kind, list(COLUMNS[kind])]
+        return self.loc[self["kind"] == kind, list(COLUMNS.get(kind, ON_HOST))]
 
 
 def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
@@ -68,7 +69,7 @@ def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
 
     on_gpu = pd.DataFrame(
         {
-            "kind": np.array(KINDS, object)[gpu.category],
+            "kind": np.array(KINDS_OF_GPU_WORK, object)[gpu.category],
             **_times(trace, gpu),
             "device": _integers(gpu.device),
             "stream": _integers(gpu.stream),
@@ -78,11 +79,11 @@ def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
             **_copies(details, knows_exposed=knows_exposed),
         }
     )
-    calls = on_host(CALL, trace.calls, links.call_step, links.op, places.of_call[:-1])
+    calls = on_host(CALL_KIND, trace.calls, links.call_step, links.op, places.of_call[:-1])
     of_op = step_at(trace.steps, trace.ops.start_ns)
-    ops = on_host(OP, trace.ops, of_op, links.op_parent, places.of_op[:-1])
+    ops = on_host(OP_KIND, trace.ops, of_op, links.op_parent, places.of_op[:-1])
     table = EventTable(pd.concat([on_gpu, calls, ops]).sort_values("start_ms", kind="stable", ignore_index=True))
-    table.attrs["per"] = WHOLE_TRACE
+    table.attrs["per"] = ROWS_PER_TRACE
     return table
 
 
@@ -101,7 +102,7 @@ def collectives(details: Details) -> pd.DataFrame:
             "bytes": _integers(found.bytes),
         }
     )
-    frame.attrs["per"] = WHOLE_TRACE
+    frame.attrs["per"] = ROWS_PER_TRACE
     return frame
 
 

@@ -7,6 +7,7 @@ from pinprof.report.html import Markup, inline_html, lines, note
 from pinprof.report.source import Quoting
 from pinprof.report.timeline.worst_instance import zoom_attribute
 from pinprof.report.trace.finding_views import FindingView, finding_views
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.verdict import advice, why_no_finding
 from pinprof.report.words import (
     MAX_CELL,
@@ -33,8 +34,9 @@ MAX_QUOTED_SITES = 3
 def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
     """Return all findings of the page's `number`-th trace, and what they save together; empty if there are none."""
     profile, findings = analysis.profile, analysis.findings
-    remark = why_no_finding(profile, findings)
-    if not findings and (not profile.gpus or remark == advice(profile, findings).sentence):
+    screen = first_screen(profile, findings)
+    remark = why_no_finding(screen)
+    if not findings and (not profile.gpus or remark == advice(screen).sentence):
         return Markup()
     views = finding_views(profile, findings)
     shown = [view for view in views if view.is_brief] or views[:MAX_UNFOLDED_FINDINGS]

@@ -5,7 +5,8 @@ from pinprof.documents import findings as documents
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.predict import Saving
 from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
-from pinprof.report.trace.verdict import advice, evidence, known_verdict, listed_costs
+from pinprof.report.trace.first_screen import first_screen, listed_costs
+from pinprof.report.trace.verdict import advice, known_headline, not_told, other_causes
 from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
 from pinprof.units import ms
 from pinprof.verdict.step_limits import IRREGULAR, LIMITS
@@ -14,16 +15,17 @@ from pinprof.verdict.verdict import LimitCost
 
 def verdict_of(profile: Profile, findings: Findings) -> documents.VerdictJson:
     """Return why the step takes so long; `cause` is null if the trace cannot tell."""
-    verdict, first = findings.verdict, advice(profile, findings)
+    screen, verdict = first_screen(profile, findings), findings.verdict
+    first = advice(screen)
     return filled(
         documents.VerdictJson,
         _cost(verdict.cost, verdict.step_ns),
         cause=verdict.cause,
         word=LIMITS[verdict.cause].word if verdict.cause else None,
-        headline=known_verdict(profile, verdict),
-        evidence=list(evidence(profile, findings)),
+        headline=known_headline(screen),
+        evidence=[words for words in (other_causes(screen), *not_told(screen)) if words],
         do=first.do,
-        finding=first.finding,
+        finding=screen.first,
     )
 
 

@@ -1,5 +1,7 @@
 """Where the host's time goes: a section of the report, and the costliest lines for traces without GPU work."""
 
+from itertools import islice
+
 from pinprof.analyses.host_samples import CalledLine, CodeKind, HostPlace, HostSums
 from pinprof.measurement.figures import LOADER_MS
 from pinprof.measurement.profile import Profile
@@ -9,7 +11,7 @@ from pinprof.report.view import ReportTable, Section
 from pinprof.report.words import NOTHING, place, printable
 from pinprof.units import counted, duration, percent
 
-TITLE = "Where the host's time goes, sampled without the profiler"
+HOST_TITLE = "Where the host's time goes, sampled without the profiler"
 KIND_NAMES: dict[CodeKind, str] = {
     "user": "your code",
     "torch": "torch",
@@ -17,20 +19,20 @@ KIND_NAMES: dict[CodeKind, str] = {
     "input": "the DataLoader",
 }
 WHAT_COUNTS = "a call in C, such as an operator of torch, counts for the Python code that makes it"
-LEAST_OF_LINE = 0.1
+MIN_KIND_SHARE_OF_LINE = 0.1
 """A kind of code that has a smaller share of a line's samples is not named."""
-MAX_ROWS = 20
+MAX_HOST_LINES = 20
 """Lines that are listed; further ones have single samples."""
-NAMED = 3
+MAX_LINES_NAMED = 3
 """Lines that are named for a trace without GPU work."""
-PART, MOST_PARTS = 0.02, 6
+MIN_PART_SHARE, MAX_PARTS_OF_LINE = 0.02, 6
 """The least share of the time of a part of a line that is named, and the most such parts."""
-WORTH = 0.05
+MIN_LINE_SHARE = 0.05
 """Lines with a smaller share of the time are not named."""
-MOST_ERROR = 0.2
+MAX_ERROR_OF_SHARE = 0.2
 """Shares that may be off by more than this, as those of twenty samples, are left to the tables."""
-IN_PROCESS = "let workers make the batches: DataLoader(..., num_workers=4, persistent_workers=True)"
-BY_WORKERS = "more workers (num_workers), persistent_workers=True, or less work per sample"
+LOAD_IN_WORKERS = "let workers make the batches: DataLoader(..., num_workers=4, persistent_workers=True)"
+LOAD_FASTER = "more workers (num_workers), persistent_workers=True, or less work per sample"
 
 
 def host_section(profile: Profile, *, rows: int | None = None) -> Section | None:
@@ -43,30 +45,30 @@ def host_section(profile: Profile, *, rows: int | None = None) -> Section | None
     if recorded and recorded.why_not:
         why_not.append(f"{'not sampled further' if recorded.samples else 'not sampled'}: {recorded.why_not}")
     if sums is None:
-        return Section(TITLE, notes=why_not, name="host") if why_not else None
-    first = f"; the first {MAX_ROWS} of {len(sums.called)} lines" if len(sums.called) > MAX_ROWS else ""
+        return Section(HOST_TITLE, notes=why_not, name="host") if why_not else None
+    first = f"; the first {MAX_HOST_LINES} of {len(sums.called)} lines" if len(sums.called) > MAX_HOST_LINES else ""
     lines = ReportTable(
         f"The innermost of your lines, which add up to the time of the main thread{first}",
         [Column("your line"), Column("in"), *number_columns("of the time", "of the step", "samples")],
         cells := [
             (place(row.place) or "no line of yours", running_code(row), *_share_cells(profile, sums, row.count))
-            for row in sums.called[:MAX_ROWS]
+            for row in sums.called[:MAX_HOST_LINES]
         ],
         cells[:rows],
     )
     functions = ReportTable(
         f"Own time of functions; {WHAT_COUNTS}",
         [Column("function"), Column("of"), *number_columns("own time", "of the step", "samples", "with callees")],
-        [_function_cells(profile, sums, row) for row in sums.functions if row.own][:MAX_ROWS],
+        [_function_cells(profile, sums, row) for row in sums.functions if row.own][:MAX_HOST_LINES],
         (),
     )
     precision = f"{counted(sums.samples, 'sample')} in {counted(sums.steps, 'step')}: {_precision(sums)}"
     notes = [*why_not, f"{_shares_by_kind(sums)} ({precision})"]
     for line in () if profile.gpus else named_lines(profile):
         named = (("below it", parts_of_line(profile, line)), ("what helps", input_remedy(profile, line)))
-        told = "; ".join(f"{what}: {words}" for what, words in named if words)
-        notes += [f"{printable(place(line.place))}, {told}"] if told else []
-    return Section(TITLE, tables=[lines, functions], notes=notes, name="host")
+        remarks = "; ".join(f"{what}: {words}" for what, words in named if words)
+        notes += [f"{printable(place(line.place))}, {remarks}"] if remarks else []
+    return Section(HOST_TITLE, tables=[lines, functions], notes=notes, name="host")
 
 
 def _precision(sums: HostSums) -> str:
@@ -104,19 +106,19 @@ def measured_step_ns(profile: Profile) -> float | None:
 
 def running_code(row: CalledLine) -> str:
     """Return whose code runs while this line is the innermost one of the program."""
-    kinds = [kind for kind, count in row.kinds if count >= LEAST_OF_LINE * row.count]
+    kinds = [kind for kind, count in row.kinds if count >= MIN_KIND_SHARE_OF_LINE * row.count]
     return " and ".join(KIND_NAMES[kind] for kind in kinds)
 
 
 def host_time(profile: Profile) -> str:
     """Return where the host's time goes in a few words; empty if the trace does not show it."""
     sums = profile.host
-    if sums and _largest_error(sums) > MOST_ERROR:
+    if sums and _largest_error(sums) > MAX_ERROR_OF_SHARE:
         return f"its samples, {sums.samples}, are too few to tell where the time goes"
     if sums:
         return f"{_shares_by_kind(sums)} ({_precision(sums)})"
     waits, step = given(LOADER_MS.of(profile)), profile.steps.traced_ns
-    if waits is None or not step or not WORTH * step <= waits <= step:  # longer: of steps unlike the others
+    if waits is None or not step or not MIN_LINE_SHARE * step <= waits <= step:  # longer: of steps unlike the others
         return ""
     traced = f"the {profile.steps.whole} as traced, {duration(step)}"
     return f"{duration(waits)} in the DataLoader, {percent(waits / step)} of {traced}"
@@ -135,15 +137,16 @@ def input_remedy(profile: Profile, line: CalledLine) -> str:
     """Return what makes batches come sooner, if the line waits for them; otherwise an empty text."""
     if line.kinds[0][0] != "input":
         return ""
-    return IN_PROCESS if profile.loader.in_process else BY_WORKERS
+    return LOAD_IN_WORKERS if profile.loader.in_process else LOAD_FASTER
 
 
 def named_lines(profile: Profile) -> list[CalledLine]:
     """Return the lines of the program that take a share worth naming, most first."""
     sums = profile.host
-    if sums is None or _largest_error(sums) > MOST_ERROR:
+    if sums is None or _largest_error(sums) > MAX_ERROR_OF_SHARE:
         return []
-    return [line for line in sums.called if line.line is not None and sums.share(line.count) >= WORTH][:NAMED]
+    worth = (line for line in sums.called if line.line is not None and sums.share(line.count) >= MIN_LINE_SHARE)
+    return list(islice(worth, MAX_LINES_NAMED))
 
 
 def share_of(profile: Profile, line: CalledLine) -> tuple[float, float | None]:
@@ -154,11 +157,9 @@ def share_of(profile: Profile, line: CalledLine) -> tuple[float, float | None]:
 
 def parts_of_line(profile: Profile, line: CalledLine) -> str:
     """Return what takes the time below a line of the program: "forward 44 %, backward 27 %"; empty for one part."""
-    worth = [(name, count) for name, count in line.parts if profile.host and profile.host.share(count) >= PART]
-    if not profile.host or len(worth) < 2:  # noqa: PLR2004  one alone is what the line says itself
-        return ""
-    shares = [f"{printable(name)} {percent(profile.host.share(count))}" for name, count in worth[:MOST_PARTS]]
-    return ", ".join(shares)
+    shares = [(name, profile.host.share(count)) for name, count in line.parts] if profile.host else []
+    worth = [f"{printable(name)} {percent(share)}" for name, share in shares if share >= MIN_PART_SHARE]
+    return ", ".join(worth[:MAX_PARTS_OF_LINE]) if len(worth) > 1 else ""  # one alone is what the line says itself
 
 
 def time_of_line(profile: Profile, line: CalledLine) -> str:

@@ -12,12 +12,12 @@ from pinprof.report.view import ReportTable, Section, in_terminal
 from pinprof.report.words import NOTHING
 from pinprof.units import NS_PER_MS, duration, percent, shortened
 
-MAX_TRACES = 16
-MAX_KERNELS = 8
-MAX_NAME = 60
+MAX_HTA_TRACES = 16
+MAX_HTA_KERNELS = 8
+HTA_NAME_CHARS = 60
 """Characters of a kernel's name."""
-TIMES = ("idle", "compute", "other", "overlapped comm.", "launches", "longer than work", f"over {SLOW_CALL_US} us")
-LATE = f"start over {LATE_US} us late"
+HTA_TIMES = ("idle", "compute", "other", "overlapped comm.", "launches", "longer than work", f"over {SLOW_CALL_US} us")
+LATE_LAUNCHES = f"start over {LATE_US} us late"
 
 
 def hta_to_text(breakdowns: Sequence[Breakdown], *, width: int = 100, color: bool = False) -> str:
@@ -26,9 +26,9 @@ def hta_to_text(breakdowns: Sequence[Breakdown], *, width: int = 100, color: boo
 
 
 def _section(breakdowns: Sequence[Breakdown]) -> Section:
-    chosen, notes = breakdowns[:MAX_TRACES], []
+    chosen, notes = breakdowns[:MAX_HTA_TRACES], []
     streams = [row for breakdown in chosen for row in _stream_rows(breakdown)]
-    kernels = [] if len(breakdowns) > 1 else list(map(_kernel_row, breakdowns[0].figures.kernels[:MAX_KERNELS]))
+    kernels = [] if len(breakdowns) > 1 else list(map(_kernel_row, breakdowns[0].figures.kernels[:MAX_HTA_KERNELS]))
     if len(breakdowns) > 1:
         notes.append("the JSON report has the kernels of each rank; the report on one trace has those of its rank")
     if len(breakdowns) > len(chosen):
@@ -37,7 +37,7 @@ def _section(breakdowns: Sequence[Breakdown]) -> Section:
     notes += [f"rank {one.rank}: HTA does not give its {failure}" for one in chosen for failure in one.figures.failed]
     waits = number_columns("waits for the host", "between kernels", "other", "queue", "longest")
     tables = (
-        ReportTable("", [Column("rank"), *number_columns(*TIMES, LATE)], list(map(_shares_row, chosen))),
+        ReportTable("", [Column("rank"), *number_columns(*HTA_TIMES, LATE_LAUNCHES)], list(map(_shares_row, chosen))),
         ReportTable("", [Column("rank"), Column("stream"), *waits], streams),
         ReportTable("", [Column("kernel"), Column("kind"), *number_columns("time", "mean", "longest")], kernels),
     )
@@ -50,7 +50,7 @@ def _durations(*times_ms: float) -> Iterator[str]:
 
 def _kernel_row(kernel: HtaKernel) -> tuple[str, ...]:
     times = _durations(kernel.time_ms, kernel.mean_ms, kernel.max_ms)
-    return shortened(kernel.name, MAX_NAME), kernel.kind.lower(), *times
+    return shortened(kernel.name, HTA_NAME_CHARS), kernel.kind.lower(), *times
 
 
 def _shares_row(breakdown: Breakdown) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, given
 from pinprof.ranks.rank import Ranks
 from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
-from pinprof.report.trace.host import MOST_PARTS, measured_step_ns
+from pinprof.report.trace.host import MAX_PARTS_OF_LINE, measured_step_ns
 from pinprof.report.trace.waits import seen_elsewhere
 from pinprof.report.trace.work import step_share, without_profiler_ns
 from pinprof.rules.rule import Findings
@@ -324,7 +324,13 @@ def _host_profile(profile: Profile) -> by_name.HostProfileJson | None:
         recorded,
         kinds=[by_name.KindJson(kind, **samples(count)) for kind, count in sums.kinds],
         called=[
-            filled(by_name.Called, row, **samples(row.count), kinds=dict(row.kinds), parts=dict(row.parts[:MOST_PARTS]))
+            filled(
+                by_name.Called,
+                row,
+                **samples(row.count),
+                kinds=dict(row.kinds),
+                parts=dict(row.parts[:MAX_PARTS_OF_LINE]),
+            )
             for row in sums.called[:MAX_HOST_PLACES]
         ],
         lines=lines(sums.lines),

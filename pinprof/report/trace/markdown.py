@@ -8,8 +8,9 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import laid_out
 from pinprof.report.trace.finding_views import FindingView, finding_views, trace_argument
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.step import step_bar
-from pinprof.report.trace.verdict import advice, verdict_sentence
+from pinprof.report.trace.verdict import advice, headline
 from pinprof.report.words import (
     TRUST_TITLE,
     capitalized,
@@ -34,9 +35,9 @@ CODE_SPAN = re.compile(r"`([^`]+)`")
 BACKTICKS = re.compile("`+")
 
 
-def traces_to_markdown(entries: Sequence[tuple[Profile, Findings]], headline: str = "", code: Code = PLAIN) -> str:
-    """Return the report on the traces as Markdown; `headline` is a sentence on all of them, as on a job's ranks."""
-    parts = [f"**{inline(headline)}**"] if headline else []
+def traces_to_markdown(entries: Sequence[tuple[Profile, Findings]], job_headline: str = "", code: Code = PLAIN) -> str:
+    """Return the report on the traces as Markdown; `job_headline` is on all of them, as on a job's ranks."""
+    parts = [f"**{inline(job_headline)}**"] if job_headline else []
     for profile, findings in entries:
         parts += _trace(profile, findings, Quoting(Sources(profile.path, profile.info.made), code))
     return "\n\n".join(filter(None, parts)) + "\n"
@@ -44,15 +45,16 @@ def traces_to_markdown(entries: Sequence[tuple[Profile, Findings]], headline: st
 
 def _trace(profile: Profile, findings: Findings, quoting: Quoting) -> Iterator[str]:
     """Yield the blocks of a trace: verdict, bar, changes, doubts, and the commands that show more."""
+    screen = first_screen(profile, findings)
     yield f"### {code_span(profile.path)}"
     yield inline(recording_line(profile))
-    yield f"**{inline(verdict_sentence(profile, findings.verdict))}.**"
+    yield f"**{inline(headline(screen))}.**"
     if bar := laid_out(step_bar(profile, BAR_COLUMNS, findings.verdict), width=BAR_COLUMNS, color=False).rstrip():
         yield fenced(dedent(bar), "text")
-    first, views = advice(profile, findings), finding_views(profile, findings)
+    views = finding_views(profile, findings)
     shown = ([view for view in views if view.is_brief] or views)[:MAX_SHOWN_FINDINGS]
-    if first.finding is None or first.finding not in [view.number for view in shown]:
-        yield inline(first.sentence)
+    if screen.first is None or screen.first not in [view.number for view in shown]:
+        yield inline(advice(screen).sentence)
     for number, view in enumerate(shown, start=1):
         yield from _finding(number, view, quoting)
     left_out, together = len(views) - len(shown), joint_worth(findings, profile, f"all {len(views)} findings")

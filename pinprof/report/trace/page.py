@@ -1,6 +1,5 @@
 """The report as a page: the step and what costs it time, what to do, a timeline, tables, and sections with charts."""
 
-import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -25,28 +24,27 @@ from pinprof.report.timeline import fragment
 from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
 from pinprof.report.timeline.kinds import COMPUTE_ONLY_KIND, EVENT_KINDS, IDLE_KIND
 from pinprof.report.trace.finding_cards import changes
+from pinprof.report.trace.first_screen import FirstScreen, first_screen
 from pinprof.report.trace.step import (
     AS_TRACED,
-    MOST,
-    NAMED_IDLE,
-    SMALLEST,
+    MIN_DRAWN_SHARE,
+    MIN_NAMED_SHARE_OF_IDLE,
+    SOLE_SHARE_OF_IDLE,
     bound_fact,
     division_title,
-    memory_in_short,
     name_of_whole,
     step_fact,
     why_idle,
 )
-from pinprof.report.trace.verdict import OTHER_CAUSES, advice, evidence, step_length, verdict_sentence
-from pinprof.report.trace.view import doubt_sections, event_sections, step_sections
-from pinprof.report.trace.waits import waits_in_short
+from pinprof.report.trace.verdict import advice, headline, not_told, step_length
+from pinprof.report.trace.view import doubt_sections, event_sections, in_short, step_sections
 from pinprof.report.trace.whole_run import course_sections
-from pinprof.report.trace.work import collectives_in_short, kind_sections, kinds_figure, kinds_in_short, ops_in_short
+from pinprof.report.trace.work import kind_sections, kinds_figure
 from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
-from pinprof.units import between, counted, digits_of, duration, percent
-from pinprof.verdict.step_limits import GPU, IRREGULAR, LIMITS
-from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
+from pinprof.units import between, counted, digits_of, duration
+from pinprof.verdict.step_limits import LIMITS
+from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 GROUP_OF_SECTION = {
     **dict.fromkeys(("kinds", "kernels", "collectives"), "Kernels"),
@@ -63,8 +61,6 @@ MIN_COPYING_SHARE_OF_TRACE = 0.02
 """Copies that take a smaller share of the trace have no chart."""
 IDLE_HUES = {name: see_through(colour, 0.4) for name, colour in OF_LIMITS.items()}
 """Pale colours of idle time by the limit that costs it."""
-STEP_LENGTH = re.compile(r"(?P<number>[^a-z]*\S+(?: to [\d.]+ \S+)?) (?P<rest>(?:per|for|as) .*)")
-"""The length of a step in words: a number with its unit, and what it is."""
 
 
 def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:
@@ -85,11 +81,8 @@ def timeline_page(analysis: Analysis) -> Markup:
 
 def timeline_title(analysis: Analysis) -> tuple[str, str]:
     """Return the name of a trace and the sentence of its report, for a timeline."""
-    return PurePath(analysis.profile.path).name, _sentence(analysis)
-
-
-def _sentence(analysis: Analysis) -> str:
-    return f"{verdict_sentence(analysis.profile, analysis.findings.verdict)}."
+    screen = first_screen(analysis.profile, analysis.findings)
+    return PurePath(analysis.profile.path).name, f"{headline(screen)}."
 
 
 def _overview(entries: Sequence[Analysis]) -> Markup:
@@ -102,7 +95,7 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
         rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
         link = Markup('<a href="#trace-{}">{}</a>').format(number, rank + name)
         limit = bound_fact(profile)
-        first = advice(profile, entry.findings).sentence
+        first = advice(first_screen(profile, entry.findings)).sentence
         rows.append((link, step_fact(profile).number, limit.number if limit else NOTHING, first))
     return Markup('<nav aria-label="Traces">{}</nav>\n').format(table("The traces of this page", columns, rows))
 
@@ -110,7 +103,8 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
 def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -> Markup:
     """Return the report on one trace, the page's `number`-th."""
     profile, findings = entry.profile, entry.findings
-    advised = advice(profile, findings)
+    screen = first_screen(profile, findings)
+    bold_advice = Markup("<strong>{}</strong>").format(inline_html(advice(screen).sentence))
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
     what_to_do = changes(number, entry, quoting)
     parts = list(_below(number, entry, {grid.name for grid in grids}, quoting))
@@ -119,9 +113,9 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     links += [(part.group, part.id) for part in parts]
     pieces = [
         top(f"heading-{number}", PurePath(profile.path).name, recording_line(profile), links),
-        *_answer(entry),
-        *_in_short(entry),
-        Markup("<p><strong>{}</strong></p>").format(inline_html(advised.sentence)) if advised.finding is None else "",
+        *_answer(screen),
+        *_in_short(screen),
+        Markup("<p>{}</p>").format(bold_advice) if screen.first is None else "",
         *_doubts(profile),
         what_to_do,
         Markup('<h3 id="timeline-{}">Timeline</h3>\n{}').format(number, fragment(entry, max_events, findings)),
@@ -135,15 +129,14 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     return frame.format(number, lines(pieces))
 
 
-def _answer(entry: Analysis) -> Iterator[Markup]:
+def _answer(screen: FirstScreen) -> Iterator[Markup]:
     """Yield the step in one number, where it goes and what the changes leave of it as bars, and the verdict."""
-    profile, findings = entry.profile, entry.findings
-    length = STEP_LENGTH.fullmatch(step_length(profile))
-    if length:
+    profile, findings, length = screen.profile, screen.findings, step_length(screen.profile)
+    if length.number:
         answer = Markup('<p class="answer"><strong>{}</strong> {}</p>')
-        yield answer.format(inline_html(length["number"]), inline_html(length["rest"]))
-    sentence = _in_words(profile, findings.verdict) if length else _sentence(entry)
-    yield Markup('<p class="headline">{}</p>').format(inline_html(sentence))
+        yield answer.format(inline_html(length.number), inline_html(length.meaning))
+    why = headline(screen, has_length=False)
+    yield Markup('<p class="headline">{}</p>').format(inline_html(f"{why}." if why else ""))
     yield from _shares(profile, findings.verdict)
     joint, step_ns = findings.joint, profile.step_ns
     if joint and step_ns and 0 < joint.saving_ns < step_ns:
@@ -162,25 +155,11 @@ def _answer(entry: Analysis) -> Iterator[Markup]:
         ).format(100 * after_ns / step_ns, inline_html(f"{lengths} with {which}"), inline_html(saves))
 
 
-def _in_words(profile: Profile, verdict: Verdict) -> str:
-    """Return the verdict without the length of the step: why it is as long, with the share that this costs."""
-    cost, cause = verdict.cost, verdict.cause
-    if cause is not None and cost and verdict.step_ns and cause not in (GPU, IRREGULAR):
-        share = f"{percent(cost.ns / verdict.step_ns)} of the {profile.steps.whole}"
-        return f"{LIMITS[cause].word}: {LIMITS[cause].why}. This costs {share}."
-    sentence, length = verdict_sentence(profile, verdict), step_length(profile)
-    for start in (f"{length}; ", f"{capitalized(length)}; ", f"{capitalized(length)}: ", capitalized(length)):
-        sentence = sentence.replace(start, "")
-    return f"{capitalized(sentence)}." if sentence else ""
-
-
-def _in_short(entry: Analysis) -> Iterator[Markup]:
+def _in_short(screen: FirstScreen) -> Iterator[Markup]:
     """Yield the line that waits longest, the kinds of kernels, and what steps unlike the others cost."""
-    profile, findings = entry.profile, entry.findings
-    said = [waits_in_short(profile), kinds_in_short(profile, findings.verdict.cause), ops_in_short(profile)]
-    said += [collectives_in_short(profile), memory_in_short(profile)]
-    said += [words for words in evidence(profile, findings) if not words.startswith(OTHER_CAUSES)]
-    lines_of = [f"{capitalized(words)}." for words in said if words]
+    profile = screen.profile
+    said = (*in_short(profile, screen.verdict.cause), *not_told(screen))
+    lines_of = [f"{capitalized(words)}." for words in said]
     course = course_sections(profile.whole_run, profile.step_ns) if profile.whole_run else ()
     lines_of += [str(words) for part in course for words in part.brief]
     if lines_of:
@@ -248,7 +227,8 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
 def _is_idle_explained(entry: Analysis) -> bool:
     """Return whether the bar of the step has nearly all idle time by cause."""
     mean = busiest(entry.profile)
-    return mean is not None and sum(ns for _, ns in entry.findings.verdict.idle) >= MOST * mean.idle_ns > 0
+    explained_ns = sum(ns for _, ns in entry.findings.verdict.idle)
+    return mean is not None and explained_ns >= SOLE_SHARE_OF_IDLE * mean.idle_ns > 0
 
 
 def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
@@ -268,29 +248,29 @@ def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
 
 
 def division_bar(
-    profile: Profile, mean: MeanStep, caption: str, verdict: Verdict = UNKNOWN_CAUSE, longest: float = 0.0
+    profile: Profile, mean: MeanStep, caption: str, verdict: Verdict = NO_VERDICT, longest: float = 0.0
 ) -> Markup:
     """Return how a step divides on a GPU as a bar, idle time by cause; `longest` is as for `shares`."""
     names = {} if mean.both_ns else {COMPUTE_ONLY_KIND: "kernels"}
     parts = [
         HtmlBarPart(names.get(kind, EVENT_KINDS[kind].label), time, duration(time), EVENT_KINDS[kind].colour)
         for kind, time in part_times(mean).items()
-        if kind != IDLE_KIND and time >= SMALLEST * mean.length_ns
+        if kind != IDLE_KIND and time >= MIN_DRAWN_SHARE * mean.length_ns
     ]
-    if mean.idle_ns >= SMALLEST * mean.length_ns:
+    if mean.idle_ns >= MIN_DRAWN_SHARE * mean.length_ns:
         parts += _idle_parts(profile, mean, verdict)
     return shares(caption, parts, longest)
 
 
 def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[HtmlBarPart]:
     """Yield the idle time by what costs it, and the rest; the times of the causes are rounded as those of the bar."""
-    causes = [(name, ns) for name, ns in verdict.idle if ns >= NAMED_IDLE * mean.idle_ns]
-    if causes and causes[0][1] >= MOST * mean.idle_ns:
+    causes = [(name, ns) for name, ns in verdict.idle if ns >= MIN_NAMED_SHARE_OF_IDLE * mean.idle_ns]
+    if causes and causes[0][1] >= SOLE_SHARE_OF_IDLE * mean.idle_ns:
         causes = [(causes[0][0], mean.idle_ns)]
     rest = mean.idle_ns - sum(ns for _, ns in causes)
     for name, ns in causes:
         yield HtmlBarPart(f"idle: {LIMITS[name].lost}", ns, duration(ns), IDLE_HUES[name])
-    if rest >= SMALLEST * mean.length_ns:
+    if rest >= MIN_DRAWN_SHARE * mean.length_ns:
         why = why_idle(profile, mean, verdict)
         other = "idle: other causes" if causes else f"GPU idle, {why}" if why else "GPU idle"
         yield HtmlBarPart(other, rest, duration(rest), EVENT_KINDS[IDLE_KIND].colour)

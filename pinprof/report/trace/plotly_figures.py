@@ -10,7 +10,7 @@ from pinprof.hues import BLUE, CARD, GREEN, LINE, MUTED, ORANGE, PALE, PURPLE, S
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.figures import (
     TITLE_STANDOFF_PIXELS,
-    Figure,
+    PlotlyFigure,
     copy_times_figure,
     escaped,
     icicle,
@@ -33,7 +33,7 @@ _AXIS = {
     "ticklabelstandoff": 4,
     "title": {"standoff": TITLE_STANDOFF_PIXELS},
 }
-LOOKS = {
+PLOTLY_TEMPLATE = {
     "layout": {
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": TEXT},
         "title": {"x": 0, "xref": "paper", "xanchor": "left", "subtitle": {"font": {"color": MUTED, "size": 12}}},
@@ -47,7 +47,7 @@ LOOKS = {
     }
 }
 """A template of plotly."""
-AROUND = 120
+AROUND_PX = 120
 """Pixels of the title and the legend of a figure."""
 
 
@@ -63,16 +63,16 @@ def numbers(profile: Profile) -> dict[str, go.Figure]:
     return {name: _titled(chart, title) for name, (title, chart) in charts.items() if chart}
 
 
-def _titled(chart: Figure, title: str) -> go.Figure:
-    figure, height = figure_of(chart), chart.layout["height"] + AROUND
-    figure.update_layout(title_text=title, height=height, margin_t=AROUND // 2, legend_traceorder="normal")
+def _titled(chart: PlotlyFigure, title: str) -> go.Figure:
+    figure, height = figure_of(chart), chart.layout["height"] + AROUND_PX
+    figure.update_layout(title_text=title, height=height, margin_t=AROUND_PX // 2, legend_traceorder="normal")
     return figure.update_layout(showlegend=bool(chart.keys))
 
 
-def figure_of(chart: Figure) -> go.Figure:
+def figure_of(chart: PlotlyFigure) -> go.Figure:
     """Return a chart as a figure with the page's looks, which another template replaces."""
     figure = go.Figure(json.loads(json.dumps(escaped({"data": chart.data, "layout": chart.layout}))))
-    figure.update_layout(template=LOOKS)
+    figure.update_layout(template=PLOTLY_TEMPLATE)
     return figure
 
 

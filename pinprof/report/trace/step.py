@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.analyses.idle import IDLE as IDLE_CAUSES
+from pinprof.analyses import idle
 from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.figures import STALL_MS, SYNCS, WORKED_MS
@@ -21,44 +21,43 @@ from pinprof.report.view import Fact
 from pinprof.report.words import NOTHING, cut, known_length, not_shown, step_known
 from pinprof.units import counted, duration, percent, size
 from pinprof.verdict.step_limits import LIMITS
-from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
+from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 AS_TRACED = "as traced, with the profiler's cost in it"
-LAUNCHING = "the GPU waits most for what the host launches"
-HELD = "the GPU is idle while work is queued: it waits for other work, for another stream, or for its launch"
-AROUND = "the GPU is idle mostly before its first work and after its last"
-STAGING = "the GPU waits most for the host, which stages pageable copies piece by piece"
-WORKING = "the GPU computes or copies nearly all the time"
-QUEUED = "the GPU's work is queued, and waits for other work or to be started"
-WAITING = {
-    BOUND_BY_INPUT: "the GPU waits most for the next batch",
+WAITS_FOR_LAUNCHES = "the GPU mostly waits for launches"
+IDLE_AROUND_WORK = "the GPU is mostly idle before its first work and after its last"
+WAITS_FOR_STAGING = "the GPU mostly waits for the host, which stages pageable copies piece by piece"
+ALWAYS_WORKS = "the GPU computes or copies nearly all the time"
+CANNOT_START = "queued work of the GPU cannot start yet"
+WAITS_FOR_OTHERS = {
+    BOUND_BY_INPUT: "the GPU mostly waits for the next batch",
     BOUND_BY_COLLECTIVES: "the GPU is mostly in collectives, or waits for other ranks in them",
 }
 """What the GPU does if neither it nor the host sets the pace."""
-MOST = 0.9
+SOLE_SHARE_OF_IDLE = 0.9
 """A limit that costs this share of the idle time is named alone."""
-NAMED_IDLE, MOST_IDLE = 0.1, 2
+MIN_NAMED_SHARE_OF_IDLE, MAX_LIMITS_NAMED = 0.1, 2
 """Limits that cost a smaller share of it are not named, nor more than these."""
-SMALLEST = 0.005
+MIN_DRAWN_SHARE = 0.005
 """Parts with a smaller share of the step are neither drawn nor named."""
-LONGER = 1.005
+LONGER_WORK_FACTOR = 1.005
 """Work that is longer than the step by a smaller factor reads as equally long."""
 LONGER_WORK = "the GPU's work, which takes longer in the trace than the step without the profiler"
 """The whole of the parts, if these add up to more than the step."""
 
-WIDEST = 96
+MAX_BAR_COLUMNS = 96
 """Columns of the widest bar."""
-INDENT = 2
-KERNEL, COLLECTIVE, COPY, MEMSET, IDLE = "█▒▓=░"
+BAR_INDENT = 2
+KERNEL_MARK, COLLECTIVE_MARK, COPY_MARK, MEMSET_MARK, IDLE_MARK = "█▒▓=░"
 """The characters that draw the parts of a step."""
 AROUND_WORK = "before its first work and after its last"
-ALWAYS_NAMED = KERNEL + IDLE
+ALWAYS_NAMED = KERNEL_MARK + IDLE_MARK
 """The parts that a full report always names."""
-NOT_LATE = {"kernel_wait": HELD, OUTSIDE_WORK: AROUND}
+NOT_LATE = {"kernel_wait": CANNOT_START, OUTSIDE_WORK: IDLE_AROUND_WORK}
 """Causes of most idle time, other than late launches, although the host sets the pace."""
-BETWEEN = "   "
+LEGEND_GAP = "   "
 """Separates the entries of a legend."""
-MOST_PEAKS = 2
+MAX_PEAKS = 2
 """GPUs in the line of the short report; those with the most memory."""
 
 
@@ -89,9 +88,9 @@ def bound_fact(profile: Profile) -> Fact | None:
     if profile.bound == BOUND_BY_HOST:
         meaning = _by_host(profile)
     elif profile.bound == BOUND_BY_GPU:
-        meaning = WORKING if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else QUEUED
+        meaning = ALWAYS_WORKS if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else CANNOT_START
     else:
-        meaning = WAITING[profile.bound]
+        meaning = WAITS_FOR_OTHERS[profile.bound]
     return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning, is_named=False)
 
 
@@ -102,13 +101,13 @@ def _by_host(profile: Profile) -> str:
     """
     staged = sum(given(group.exposed_ns) or 0 for group in profile.exposed if given(group.reason) == "pageable")
     if staged > sum(sum(idle_times(profile, gpu).values()) for gpu in profile.gpus):
-        return STAGING
+        return WAITS_FOR_STAGING
     times = busiest_idle_times(profile)
     half = sum(times.values()) / 2
-    return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), LAUNCHING)
+    return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), WAITS_FOR_LAUNCHES)
 
 
-def division_facts(profile: Profile, verdict: Verdict = UNKNOWN_CAUSE) -> Iterator[Fact]:
+def division_facts(profile: Profile, verdict: Verdict = NO_VERDICT) -> Iterator[Fact]:
     """Yield how the step divides on the busiest GPU, and how long the host waits."""
     mean, why = busiest(profile), profile.withheld
     if mean is not None:
@@ -133,7 +132,7 @@ def gpu_work_facts(profile: Profile) -> Iterator[Fact]:
     most = max(times, key=lambda time: time.busy_ns, default=None)
     if most:
         share = f"{percent(most.busy_ns / most.span_ns)} of the time from its first work to its last"
-        yield Fact("GPU work", duration(most.busy_ns), f"{share}, as traced; idle for {duration(most.idle_ns)} of it")
+        yield Fact("GPU work", duration(most.busy_ns), f"{share}, as traced; idle for {duration(most.idle_ns)}")
 
 
 def share_of_step(time: float, mean: MeanStep) -> str:
@@ -155,8 +154,8 @@ def stall_facts(profile: Profile) -> Iterator[Fact]:
         return
     meaning = f"{_share_of_stalls(profile, time)}in {counted(count, 'wait')}"
     worked = given(WORKED_MS.of(profile)) or 0.0
-    if worked and worked >= SMALLEST * time:
-        meaning += f"; for {duration(worked)} of it the GPU runs earlier work, which no fix shortens"
+    if worked and worked >= MIN_DRAWN_SHARE * time:
+        meaning += f"; the GPU runs earlier work for {duration(worked)} of that, which no fix shortens"
     yield Fact(name, duration(time), meaning)
 
 
@@ -182,7 +181,7 @@ def division_title(profile: Profile, mean: MeanStep) -> str:
 
 
 def _is_longer(profile: Profile, mean: MeanStep) -> bool:
-    return mean.length_ns > LONGER * (profile.estimate.step_ns or mean.length_ns)
+    return mean.length_ns > LONGER_WORK_FACTOR * (profile.estimate.step_ns or mean.length_ns)
 
 
 def step_fact(profile: Profile) -> Fact:
@@ -198,10 +197,10 @@ def step_fact(profile: Profile) -> Fact:
 
 
 def step_bar(
-    profile: Profile, width: int, verdict: Verdict = UNKNOWN_CAUSE, *, has_legend: bool = True
+    profile: Profile, width: int, verdict: Verdict = NO_VERDICT, *, has_legend: bool = True
 ) -> Iterator[RenderableType]:
     """Yield the step of the busiest GPU as a bar with its legend, if it is known."""
-    mean, room = busiest(profile), min(width - 2 * INDENT, WIDEST)
+    mean, room = busiest(profile), min(width - 2 * BAR_INDENT, MAX_BAR_COLUMNS)
     if mean is None or not mean.length_ns:
         return
     parts = step_parts(profile, mean, verdict)
@@ -213,19 +212,19 @@ def step_bar(
     if has_legend and _is_longer(profile, mean):
         lines.append(f"As traced: {LONGER_WORK}.")
     for line in lines:
-        yield Padding(Text(line), (0, 0, 0, INDENT))
+        yield Padding(Text(line), (0, 0, 0, BAR_INDENT))
 
 
-def step_parts(profile: Profile, mean: MeanStep, verdict: Verdict = UNKNOWN_CAUSE) -> list[BarPart]:
+def step_parts(profile: Profile, mean: MeanStep, verdict: Verdict = NO_VERDICT) -> list[BarPart]:
     """Return the parts of a mean step, which add up to it."""
     division, both = divide(profile, mean), duration(mean.both_ns)
     overlaps = (f"{both} of it overlaps copies", f"another {both} overlaps kernels") if mean.both_ns else ("", "")
     return [
-        BarPart("kernels", KERNEL, division.kernels_ns, overlap=overlaps[0]),
-        BarPart("collectives alone", COLLECTIVE, division.collectives_ns),
-        BarPart("exposed copies", COPY, division.copies_ns, overlap=overlaps[1]),
-        BarPart("memsets", MEMSET, division.memsets_ns),
-        BarPart("GPU idle", IDLE, mean.idle_ns, why_idle(profile, mean, verdict)),
+        BarPart("kernels", KERNEL_MARK, division.kernels_ns, overlap=overlaps[0]),
+        BarPart("collectives alone", COLLECTIVE_MARK, division.collectives_ns),
+        BarPart("exposed copies", COPY_MARK, division.copies_ns, overlap=overlaps[1]),
+        BarPart("memsets", MEMSET_MARK, division.memsets_ns),
+        BarPart("GPU idle", IDLE_MARK, mean.idle_ns, why_idle(profile, mean, verdict)),
     ]
 
 
@@ -234,14 +233,14 @@ def why_idle(profile: Profile, mean: MeanStep, verdict: Verdict) -> str:
 
     Without a replay it is what the GPU waits for most of the time in the trace.
     """
-    named = [(LIMITS[name].lost, ns) for name, ns in verdict.idle if ns >= NAMED_IDLE * mean.idle_ns > 0]
-    if named and named[0][1] >= MOST * mean.idle_ns:
+    named = [(LIMITS[name].lost, ns) for name, ns in verdict.idle if ns >= MIN_NAMED_SHARE_OF_IDLE * mean.idle_ns > 0]
+    if named and named[0][1] >= SOLE_SHARE_OF_IDLE * mean.idle_ns:
         return named[0][0]
     times = {} if verdict.idle or profile.withheld.causes else idle_times(profile, gpu_of(profile, mean))
     if mean.idle_ns and any(times.values()):
         cause = max(times, key=lambda cause: times[cause])
-        return f"mostly {IDLE_CAUSES[cause].does if cause in IDLE_CAUSES else AROUND_WORK}"
-    return ", ".join(f"{lost} {duration(ns)}" for lost, ns in named[:MOST_IDLE])
+        return f"mostly {idle.IDLE[cause].does if cause in idle.IDLE else AROUND_WORK}"
+    return ", ".join(f"{lost} {duration(ns)}" for lost, ns in named[:MAX_LIMITS_NAMED])
 
 
 def bar_text(parts: Sequence[BarPart], width: int) -> str:
@@ -263,8 +262,8 @@ def legend_lines(parts: Sequence[BarPart], width: int) -> list[str]:
     for part in _long_parts(parts):
         more = f" ({part.more})" if part.more else ""
         entry = f"{part.mark} {part.name} {duration(part.ns)}, {percent(part.ns / whole)}{more}"
-        if lines and cell_len(lines[-1] + BETWEEN + entry) <= width:
-            lines[-1] += BETWEEN + entry
+        if lines and cell_len(lines[-1] + LEGEND_GAP + entry) <= width:
+            lines[-1] += LEGEND_GAP + entry
         else:
             lines.append(entry)
     return lines
@@ -273,7 +272,7 @@ def legend_lines(parts: Sequence[BarPart], width: int) -> list[str]:
 def _long_parts(parts: Sequence[BarPart], always: str = "") -> list[BarPart]:
     """Return the parts that are long enough to be named, and those whose marks are in `always`."""
     whole = sum(part.ns for part in parts)
-    return [part for part in parts if part.mark in always or (part.ns > 0 and part.ns >= SMALLEST * whole)]
+    return [part for part in parts if part.mark in always or (part.ns > 0 and part.ns >= MIN_DRAWN_SHARE * whole)]
 
 
 def memory_in_short(profile: Profile) -> str:
@@ -283,7 +282,7 @@ def memory_in_short(profile: Profile) -> str:
     peaks = [
         (f"GPU {peak.device} " if several else "")
         + f"peak {size(peak.allocated_bytes)} allocated{_reserved(peak)}, {_when(peak, profile)}"
-        for peak in by_size[:MOST_PEAKS]
+        for peak in by_size[:MAX_PEAKS]
     ]
     return f"GPU memory: {'; '.join(peaks)}" if peaks else ""
 

@@ -12,26 +12,23 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
 from pinprof.report.trace.finding_views import FindingView, brief_views, finding_views, trace_argument
+from pinprof.report.trace.first_screen import FirstScreen, first_screen, is_of_verdict, removes_more
 from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, time_of_line
-from pinprof.report.trace.step import memory_in_short, step_bar
+from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import (
     advice,
-    evidence,
+    headline,
     how_to_record_gpu,
-    how_to_see_ranks,
-    input_uncertain,
-    is_of_verdict,
-    known_verdict,
+    known_headline,
     next_cause,
-    removes_more,
+    not_told,
+    other_causes,
     unanswered,
-    verdict_sentence,
     why_no_finding,
 )
-from pinprof.report.trace.view import PARTS, doubt_sections, event_sections, step_sections
-from pinprof.report.trace.waits import waits_in_short
-from pinprof.report.trace.work import FEW, collectives_in_short, kind_sections, kinds_in_short, ops_in_short
-from pinprof.report.view import Sentence, capitalized_sentence, in_terminal, sentence_text
+from pinprof.report.trace.view import PARTS_SECTION, doubt_sections, event_sections, in_short, step_sections
+from pinprof.report.trace.work import DEFAULT_ROWS, kind_sections
+from pinprof.report.view import capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
     capitalized,
     complete_steps,
@@ -47,22 +44,24 @@ from pinprof.trace.sources import Sources
 from pinprof.units import counted, shortened
 from pinprof.verdict.step_limits import IRREGULAR
 
-MAX_SITES = 5
+MAX_LISTED_SITES = 5
 """Sites of a finding that are listed."""
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
-INDENT = 5
+FINDING_INDENT = 5
 OR_PAGE = " or --html FILE"
-MOST_LINES = 30
+MAX_BRIEF_LINES = 30
 """Lines of a short report where it has room; a longer one becomes terse."""
-LONGEST_EVIDENCE = 185
+MAX_EVIDENCE_CHARS = 185
 """Characters of the evidence of a finding without a place."""
-CHANGED = "(the source has changed since the recording)"
-LEAST_CODE = 24
+SOURCE_CHANGED = "(the source has changed since the recording)"
+STATEMENT = "The trace "
+"""A fix that begins so only says what the trace shows or lacks: nothing to do, and so without an arrow."""
+MIN_CODE_CHARS = 24
 """The least characters of a line of code next to its place; with less room it stands below it."""
 
 
 def trace_to_text(
-    profile: Profile, findings: Findings, *, width: int = 100, color: bool = False, rows: int = FEW
+    profile: Profile, findings: Findings, *, width: int = 100, color: bool = False, rows: int = DEFAULT_ROWS
 ) -> str:
     """Return the full report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
@@ -74,25 +73,26 @@ def trace_to_text(
 def _full(profile: Profile, findings: Findings, width: int, rows: int) -> Iterable[RenderableType]:
     yield unwrapped(profile.path, "bold")
     yield Text(recording_line(profile))
-    yield from _verdict(profile, findings)
+    screen = first_screen(profile, findings)
+    yield from _verdict(screen)
     for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict)):
-        yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS else ())
+        yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS_SECTION else ())
     if profile.gpus or findings:
-        yield from _findings(profile, findings)
+        yield from _findings(screen)
     for part in (*kind_sections(profile), *event_sections(profile, findings, rows=rows)):
         yield from in_terminal(part)
 
 
-def _verdict(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
-    yield section("Why the step takes so long") if known_verdict(profile, findings.verdict) else Text("")
-    yield Padding(Text(f"{verdict_sentence(profile, findings.verdict)}.", "bold"), (0, 0, 0, 2))
-    yield Padding(Text(printable(advice(profile, findings).sentence)), (0, 0, 0, 2))
-    yield from (bullet(f"{line}.") for line in evidence(profile, findings))
+def _verdict(screen: FirstScreen) -> Iterable[RenderableType]:
+    yield section("Why the step takes so long") if known_headline(screen) else Text("")
+    yield Padding(Text(f"{headline(screen)}.", "bold"), (0, 0, 0, 2))
+    yield Padding(Text(printable(advice(screen).sentence)), (0, 0, 0, 2))
+    yield from (bullet(f"{line}.") for line in (other_causes(screen), *not_told(screen)) if line)
 
 
-def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
-    remark = why_no_finding(profile, findings)
-    if not findings and remark == advice(profile, findings).sentence:
+def _findings(screen: FirstScreen) -> Iterable[RenderableType]:
+    profile, findings, remark = screen.profile, screen.findings, why_no_finding(screen)
+    if not findings and remark == advice(screen).sentence:
         return
     yield section("What to do")
     if remark:
@@ -111,7 +111,7 @@ def _findings(profile: Profile, findings: Findings) -> Iterable[RenderableType]:
 
 
 def _finding_sites(view: FindingView) -> Iterable[RenderableType]:
-    lines = list(view.sites[:MAX_SITES])
+    lines = list(view.sites[:MAX_LISTED_SITES])
     if (more := len(view.sites) - len(lines)) > 0:
         lines.append(f"and {counted(more, 'more site')}: --json")
     rows = Table.grid(padding=(0, 1))
@@ -128,22 +128,22 @@ def to_brief(
     width: int = 100,
     color: bool = False,
     code: Code = PLAIN,
-    again: str = "",
+    report_arguments: str = "",
     has_page: bool = False,
 ) -> str:
     """Return the short report on one trace as text for a terminal of this width, with ANSI colours if asked for.
 
-    `code` says whether the lines to change are quoted. `again` is what follows `pinprof report` in the command that
-    repeats this report, by default the trace. `has_page`: a page is written, too, so the text does not say how to get
-    one.
+    `code` says whether the lines to change are quoted. `report_arguments` follow `pinprof report` in the command that
+    repeats this report; by default they are the trace. `has_page`: a page is written, too, so the text does not say how
+    to get one.
     """
     footer = unwrapped(
-        _footer(profile, findings, again or trace_argument(profile), width=width, has_page=has_page), "dim"
+        _footer(profile, findings, report_arguments or trace_argument(profile), width=width, has_page=has_page), "dim"
     )
     for is_terse in (False, True):
         parts = [*_brief(profile, findings, width, code, is_terse=is_terse), Text(""), footer]
         text = laid_out(parts, width=width, color=color)
-        if text.count("\n") <= MOST_LINES:
+        if text.count("\n") <= MAX_BRIEF_LINES:
             break
     return text
 
@@ -151,38 +151,31 @@ def to_brief(
 def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_terse: bool) -> Iterator[RenderableType]:
     """Yield the parts of a short report; a terse one shows what was seen for the first change alone."""
     yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
-    yield from conclusion(profile, findings, width)
+    screen = first_screen(profile, findings)
+    yield from conclusion(screen, width)
     rows = finding_views(profile, findings)
     shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
     answered = {IRREGULAR, *(cause for row in shown for cause in row.rule.answers)}
-    for line in (
-        kinds_in_short(profile, findings.verdict.cause),
-        ops_in_short(profile),
-        collectives_in_short(profile),
-        memory_in_short(profile),
-        waits_in_short(profile),
-        next_cause(findings.verdict, answered),
-    ):
-        if line:
-            yield hanging(Text("  "), Text(printable(line)))
+    for line in filter(None, (*in_short(profile, screen.verdict.cause), next_cause(screen, answered))):
+        yield hanging(Text("  "), Text(printable(line)))
     if not profile.gpus:
         yield from _slow_lines(profile, quoting)
-    yield from _advice(profile, findings, shown)
+    yield from _advice(screen)
     if shown:
         yield Text.assemble(("\nWhat to change", "bold"), _remark_on_first(findings, shown[0].finding))
     for number, row in enumerate(shown, start=1):
         yield from _brief_finding(number, row, quoting, width, is_terse=is_terse and number > 1)
-    for line in unanswered(profile, findings, [row.finding for row in shown]):
+    for line in unanswered(screen):
         yield hanging(Text("  "), Text(line))
     yield from _together(profile, findings, rows)
-    yield from _notes(profile, findings)
+    yield from _notes(screen)
 
 
-def _footer(profile: Profile, findings: Findings, again: str, *, width: int, has_page: bool) -> str:
+def _footer(profile: Profile, findings: Findings, report_arguments: str, *, width: int, has_page: bool) -> str:
     """Return the next commands, in one line."""
     first = next(iter(brief_views(profile, findings)), None)
     fix = f"pinprof explain {first.rule.id} · " if first else ""
-    line = f"Next: {fix}pinprof report {again} --full"
+    line = f"Next: {fix}pinprof report {report_arguments} --full"
     return line if has_page or cell_len(line + OR_PAGE) > width else line + OR_PAGE
 
 
@@ -206,19 +199,19 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
         yield hanging(Text(f"{number:>3}. "), Text(f"{time_of_line(profile, line)}"))
         code = quoting.line(line.place, of_call=False)
         where = Text.assemble((printable(place(line.place)), "dim"), f"  {code}" if code else "")
-        yield hanging(Text(" " * INDENT), where)
+        yield hanging(Text(" " * FINDING_INDENT), where)
         parts = parts_of_line(profile, line)
         if parts:
-            yield hanging(Text(" " * INDENT), Text(f"below it: {parts}"))
+            yield hanging(Text(" " * FINDING_INDENT), Text(f"below it: {parts}"))
         remedy = input_remedy(profile, line)
         if remedy:
-            yield hanging(Text(f"{' ' * INDENT}→ "), Text(capitalized(remedy)))
+            yield hanging(Text(f"{' ' * FINDING_INDENT}→ "), Text(capitalized(remedy)))
 
 
-def conclusion(profile: Profile, findings: Findings, width: int) -> Iterator[RenderableType]:
+def conclusion(screen: FirstScreen, width: int) -> Iterator[RenderableType]:
     """Yield the verdict in one sentence, and the step as a bar."""
-    yield Text(printable(f"{verdict_sentence(profile, findings.verdict)}."), "bold")
-    bar = list(step_bar(profile, width, findings.verdict))
+    yield Text(printable(f"{headline(screen)}."), "bold")
+    bar = list(step_bar(screen.profile, width, screen.verdict))
     if bar:
         yield Text("")
     yield from bar
@@ -235,14 +228,12 @@ def _recording_lines(profile: Profile, width: int) -> list[str]:
     return [line] if cell_len(line) <= width or not details else [path, details]
 
 
-def _advice(profile: Profile, findings: Findings, shown: Sequence[FindingView]) -> Iterator[RenderableType]:
+def _advice(screen: FirstScreen) -> Iterator[RenderableType]:
     """Yield what to do first, unless the first listed change says it."""
-    if not profile.gpus:
-        yield Text(f"\n{printable(how_to_record_gpu(profile))}")
-        return
-    first = advice(profile, findings)
-    if first.finding is None or first.finding not in [row.number for row in shown[:1]]:
-        yield Text(f"\n{printable(first.sentence)}")
+    if not screen.profile.gpus:
+        yield Text(f"\n{printable(how_to_record_gpu(screen.profile))}")
+    elif screen.first is None or screen.first not in [view.number for view in screen.shown[:1]]:
+        yield Text(f"\n{printable(advice(screen).sentence)}")
 
 
 def _brief_finding(
@@ -254,10 +245,11 @@ def _brief_finding(
     if not is_terse or view.where or view.finding.evidence.line is not None:
         yield from _where(view.finding, quoting, width)
     if view.finding.evidence.surprise and not is_terse:
-        yield Padding(Text(capitalized(view.finding.evidence.surprise), "dim"), (0, 0, 0, INDENT))
-    yield hanging(Text(" " * INDENT + "→ "), Text(capitalized(view.do)))
+        yield Padding(Text(capitalized(view.finding.evidence.surprise), "dim"), (0, 0, 0, FINDING_INDENT))
+    arrow = "" if view.do.startswith(STATEMENT) else "→ "
+    yield hanging(Text(" " * FINDING_INDENT + arrow), Text(capitalized(view.do)))
     if view.then and number == 1:
-        yield Padding(Text(capitalized(view.then), "dim"), (0, 0, 0, INDENT))
+        yield Padding(Text(capitalized(view.then), "dim"), (0, 0, 0, FINDING_INDENT))
 
 
 def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
@@ -269,19 +261,19 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
         return  # what its title says, and the name of a kernel
     if not named:
         shown = finding.evidence.text.split("; ")[0] if of_kernels else _evidence(finding)
-        yield Padding(Text(printable(shown), "dim"), (0, 0, 0, INDENT))
+        yield Padding(Text(printable(shown), "dim"), (0, 0, 0, FINDING_INDENT))
         return
     more = len(finding.sites) - 1
     others = f"  and {counted(more, 'more place')}" if more else ""
-    others += f"  {CHANGED}" if quoting.is_changed(at) else ""
-    where, code = shorten_words(named, max(width - INDENT - 1, LEAST_CODE)), quoting.line(at)
-    room = width - INDENT - cell_len(where) - cell_len(others) - 2
-    if code and room < LEAST_CODE:
-        yield Padding(Text(where + others, "dim"), (0, 0, 0, INDENT))
-        yield Padding(Text(shortened(code, width - INDENT - 2)), (0, 0, 0, INDENT + 2))
+    others += f"  {SOURCE_CHANGED}" if quoting.is_changed(at) else ""
+    where, code = shorten_words(named, max(width - FINDING_INDENT - 1, MIN_CODE_CHARS)), quoting.line(at)
+    room = width - FINDING_INDENT - cell_len(where) - cell_len(others) - 2
+    if code and room < MIN_CODE_CHARS:
+        yield Padding(Text(where + others, "dim"), (0, 0, 0, FINDING_INDENT))
+        yield Padding(Text(shortened(code, width - FINDING_INDENT - 2)), (0, 0, 0, FINDING_INDENT + 2))
         return
     shown = f"  {code if cell_len(code) <= room else code[: room - 1] + '…'}" if code else ""
-    yield Padding(Text.assemble((where, "dim"), shown, (others, "dim")), (0, 0, 0, INDENT))
+    yield Padding(Text.assemble((where, "dim"), shown, (others, "dim")), (0, 0, 0, FINDING_INDENT))
 
 
 def _evidence(finding: Finding) -> str:
@@ -290,12 +282,12 @@ def _evidence(finding: Finding) -> str:
         return printable(finding.evidence.brief)
     first, *more = printable(finding.evidence.text).split("; ")
     both = "; ".join((first, *more[:1]))
-    if len(both) <= LONGEST_EVIDENCE:
+    if len(both) <= MAX_EVIDENCE_CHARS:
         return both
     return (
         first
-        if len(first) <= LONGEST_EVIDENCE
-        else first[:LONGEST_EVIDENCE].rpartition(", ")[0] or shortened(first, LONGEST_EVIDENCE)
+        if len(first) <= MAX_EVIDENCE_CHARS
+        else first[:MAX_EVIDENCE_CHARS].rpartition(", ")[0] or shortened(first, MAX_EVIDENCE_CHARS)
     )
 
 
@@ -311,18 +303,15 @@ def _together(profile: Profile, findings: Findings, rows: Sequence[FindingView])
         yield hanging(Text("  "), Text(f"{capitalized(text)}."))
 
 
-def _notes(profile: Profile, findings: Findings) -> Iterator[RenderableType]:
+def _notes(screen: FirstScreen) -> Iterator[RenderableType]:
     """Yield doubts, and what the recorded steps do not show: sentences of the full report's sections."""
-    sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=FEW))
-    ranks = how_to_see_ranks(profile, findings.verdict) if advice(profile, findings).finding is not None else []
-    supply = [f"{words}." for words in (input_uncertain(profile),) if words]
-    notes: list[Sentence] = [
-        *supply,
-        *(f"{way}." for way in ranks),
-        *(row for section in sections for row in section.brief),
-    ]
-    rates = source_of_rates(findings, profile)
-    notes += [f"{rates}."] if rates else []
-    if notes:
+    profile, findings = screen.profile, screen.findings
+    sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=DEFAULT_ROWS))
+    brief = [capitalized_sentence(sentence) for part in sections for sentence in part.brief]
+    before, after = (
+        [f"{capitalized(words)}." for words in said if words]
+        for said in (not_told(screen), [source_of_rates(findings, profile)])
+    )
+    if notes := [*before, *brief, *after]:
         yield Text("")
-        yield note(Text(" ").join(sentence_text(capitalized_sentence(sentence)) for sentence in notes))
+        yield note(Text(" ").join(map(sentence_text, notes)))

@@ -18,30 +18,38 @@ from pinprof.report.trace.step import (
     division_facts,
     division_title,
     memory_facts,
+    memory_in_short,
     share_of_step,
     stall_facts,
     step_fact,
 )
-from pinprof.report.trace.waits import wait_sections
+from pinprof.report.trace.waits import wait_sections, waits_in_short
 from pinprof.report.trace.whole_run import course_sections, precision
-from pinprof.report.trace.work import kernel_sections, op_sections
+from pinprof.report.trace.work import (
+    collectives_in_short,
+    kernel_sections,
+    kinds_in_short,
+    op_sections,
+    ops_in_short,
+)
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
 from pinprof.rules.rule import Findings
 from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
-from pinprof.verdict.verdict import UNKNOWN_CAUSE, Verdict
+from pinprof.verdict.step_limits import LimitName
+from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
-PARTS = "parts"
+PARTS_SECTION = "parts"
 """The section with the bar of the step."""
-LINES = ("copies", "waits")
+FAMILIES_WITH_LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
-MAX_DEVICES = 16
+MAX_LISTED_GPUS = 16
 """The most GPUs that are listed; further ones are counted."""
-LEAST_IDLE = 0.02
+MIN_IDLE_SHARE_OF_BATCH = 0.02
 """A smaller share of a server's batch without GPU work is not explained."""
-BATCHES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
+PHASE_NAMES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
 """What the batches of a phase are called."""
-LONGEST_MARK = 60
+MAX_MARK_CHARS = 60
 """Characters of a mark of the server, in which the GPU is idle."""
 SECOND_NS = 1e9
 
@@ -68,7 +76,7 @@ def _known_already(profile: Profile) -> set[str]:
     return known | ({"profiler_cost"} if is_measured else set())
 
 
-def step_sections(profile: Profile, verdict: Verdict = UNKNOWN_CAUSE, *, is_drawn: bool = False) -> Iterator[Section]:
+def step_sections(profile: Profile, verdict: Verdict = NO_VERDICT, *, is_drawn: bool = False) -> Iterator[Section]:
     """Yield how long the step is, and where its time goes; `is_drawn` leaves out what a bar of the step shows.
 
     `limit` is the cause of the verdict.
@@ -80,8 +88,9 @@ def step_sections(profile: Profile, verdict: Verdict = UNKNOWN_CAUSE, *, is_draw
         return
     yield Section("Step", facts=lengths)
     others = [] if is_drawn else [mean for mean in profile.parts if mean is not shown]
-    parts += [Fact("other GPU", f"GPU {mean.device}", _in_short(mean), is_named=False) for mean in others[:MAX_DEVICES]]
-    yield Section(division_title(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS)
+    listed = others[:MAX_LISTED_GPUS]
+    parts += (Fact("other GPU", f"GPU {mean.device}", _in_short(mean), is_named=False) for mean in listed)
+    yield Section(division_title(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS_SECTION)
 
 
 def event_sections(profile: Profile, findings: Findings, *, rows: int | None = None) -> Iterator[Section]:
@@ -109,11 +118,17 @@ def event_sections(profile: Profile, findings: Findings, *, rows: int | None = N
     absent = absent_events(profile)
     if absent:
         lacks_lines = any(
-            row.finding.evidence.line is None and row.finding.rule.family in LINES
+            row.finding.evidence.line is None and row.rule.family in FAMILIES_WITH_LINES
             for row in brief_views(profile, findings)
         )
         brief = [_doubt(entry) for entry in absent if entry.check == "source_lines" and lacks_lines]
         yield Section(ABSENT_TITLE, notes=list(map(_doubt, absent)), brief=brief)
+
+
+def in_short(profile: Profile, cause: LimitName | None) -> list[str]:
+    """Return what GPU and host work on and wait for, a line each; `cause` is that of the verdict."""
+    kernels, ops, collectives = kinds_in_short(profile, cause), ops_in_short(profile), collectives_in_short(profile)
+    return [line for line in (kernels, ops, collectives, memory_in_short(profile), waits_in_short(profile)) if line]
 
 
 def _lengths(profile: Profile) -> Iterator[Fact]:
@@ -145,8 +160,8 @@ def _in_short(mean: MeanStep) -> str:
 
 
 def _more_gpus(count: int) -> Iterator[str]:
-    if count > MAX_DEVICES:
-        yield f"and {count - MAX_DEVICES} more GPUs, all in the JSON report"
+    if count > MAX_LISTED_GPUS:
+        yield f"and {count - MAX_LISTED_GPUS} more GPUs, all in the JSON report"
 
 
 def _copies(profile: Profile) -> Section:
@@ -182,9 +197,9 @@ def copy_cells(profile: Profile) -> Iterator[list[str]]:
 def _overlapped(profile: Profile) -> tuple[str, str]:
     overlap = profile.overlap
     if isinstance(overlap, Withheld):
-        return NOTHING, f"of the copy time is overlapped: {not_shown(overlap.reason)}"
+        return NOTHING, f"overlap: {not_shown(overlap.reason)}"
     if overlap.value.fraction is None:
-        return NOTHING, "of the copy time is overlapped: unknown for these copies"
+        return NOTHING, "overlap: unknown for these copies"
     known_time = duration(overlap.value.known_ns)
     return percent(overlap.value.fraction), f"of {known_time} copy time is overlapped by kernels"
 
@@ -220,7 +235,7 @@ def _input(profile: Profile) -> Section:
 
 
 def _idle(profile: Profile) -> Section:
-    gpus = profile.gpus[:MAX_DEVICES]
+    gpus = profile.gpus[:MAX_LISTED_GPUS]
     notes = [note for gpu in gpus for note in _idle_by_cause(profile, gpu)]
     notes += _more_gpus(len(profile.gpus))
     if profile.withheld.causes and not profile.withheld.busy:
@@ -249,17 +264,21 @@ def _idle_by_cause(profile: Profile, gpu: GpuSums) -> Iterator[str]:
         yield f"{on_gpu}another {duration(outside)} of the {whole} lie before its first work or after its last"
 
 
-MORE_STEPS = "no prefill is in the recorded steps: `pinprof run --steps 100` records more of them"
+MORE_STEPS = "the recorded steps contain no prefill: `pinprof run --steps 100` records more of them"
 
 
 def serving_section(profile: Profile) -> Section:
     """Return the batches of requests by phase."""
     phases = profile.serving
-    facts = [Fact(BATCHES[phase.name], duration(phase.step_ns), "; ".join(_words_of_phase(phase))) for phase in phases]
-    decode = next((fact for phase, fact in zip(phases, facts, strict=True) if phase.name == DECODE), facts[0])
+    facts = {phase.name: _fact_of_phase(phase) for phase in phases}
+    decode = facts.get(DECODE) or facts[phases[0].name]
     brief = f"Batches of {decode.name}: {decode.number} as traced, {decode.meaning}."
-    notes = [MORE_STEPS] if profile.info.by_pinprof and [phase.name for phase in phases] == [DECODE] else []
-    return Section("Prefill and decode, as traced", facts=facts, notes=notes, brief=[brief], name="serving")
+    notes = [MORE_STEPS] if profile.info.by_pinprof and list(facts) == [DECODE] else []
+    return Section("Prefill and decode, as traced", facts=[*facts.values()], notes=notes, brief=[brief], name="serving")
+
+
+def _fact_of_phase(phase: ServingPhase) -> Fact:
+    return Fact(PHASE_NAMES[phase.name], duration(phase.step_ns), "; ".join(_words_of_phase(phase)))
 
 
 def _words_of_phase(phase: ServingPhase) -> Iterator[str]:
@@ -272,7 +291,7 @@ def _words_of_phase(phase: ServingPhase) -> Iterator[str]:
     if phase.launches:
         graphs = f"{how_many(phase.graphs)} of them of CUDA graphs" if phase.graphs else "none of a CUDA graph"
         yield f"{how_many(phase.launches)} launches, {graphs}"
-    if phase.idle_ns >= LEAST_IDLE * phase.step_ns:
-        fills = [f"{duration(ns)} in {shortened(mark, LONGEST_MARK)}" for mark, ns in phase.fills]
+    if phase.idle_ns >= MIN_IDLE_SHARE_OF_BATCH * phase.step_ns:
+        fills = [f"{duration(ns)} in {shortened(mark, MAX_MARK_CHARS)}" for mark, ns in phase.fills]
         within = f", of it {', '.join(fills)}" if fills else ""
         yield f"no GPU work for {duration(phase.idle_ns)} ({percent(phase.idle_ns / phase.step_ns)}){within}"

@@ -24,26 +24,26 @@ from pinprof.rules.sums import LONGEST_NAMED_CHARS, at, idle_gpu, in_or_after, w
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
 from pinprof.units import counted, duration, how_many, shortened
 
-LEAST_SITES, MAX_WITHIN, MAX_SEEN = 10, 5, 10
+MIN_LISTED_SITES, MAX_SITES_OF_GROUP, MAX_LINES_ELSEWHERE = 10, 5, 10
 """The least sites that a terminal lists, the most of a group, and the most lines with waits in other steps."""
-MAX_ROWS = 100
+MAX_WAIT_ROWS = 100
 """The most rows of a table of waits on a page."""
-BY_LIBRARY = "some library functions wait for several of these lines: --html adds them up"
-OFTEN = 0.05
+NOTE_ON_LIBRARIES = "some library functions wait for several of these lines: --html adds them up"
+MIN_SHARE_OF_WATCHED_STEPS = 0.05
 """The short report does not name waits in a smaller share of the steps."""
-OUTSIDE = "Waits seen outside of the recorded steps"
-NOT_JOINED = "Waits seen in every step, at lines without a certain recorded wait"
-MAX_NAMED = 4
+SEEN_OUTSIDE = "Waits seen outside of the recorded steps"
+SEEN_IN_EVERY_STEP = "Waits seen in every step, at lines without a certain recorded wait"
+MAX_WAITS_NAMED = 4
 """Sites of a group that are named."""
-FREE = 0.01
+FREE_SHARE = 0.01
 """A wait of at least this share of the step loses little time if the GPU is idle after it for less than this share of
 the wait. It still costs more if it waits for a slow copy of its own, or if the host has no lead after it."""
-BESIDE_WORK = 0.5
+MIN_WORKED_SHARE = 0.5
 """A wait in which the GPU does earlier work for at least this share is mostly not a loss. Waits for their own copy, or
 for queued work that does not run, are."""
-DEAR = 4
+DEAR_FACTOR = 4
 """A wait that leaves the GPU idle for this many times its own length costs more than its length shows."""
-DIGITS = 2
+DIGITS_AS_TRACED = 2
 """Digits of times in the short report, which include the profiler's cost."""
 WaitCells = Sequence[Cell]
 
@@ -57,7 +57,7 @@ def wait_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
     if sites:
         yield _recorded_waits(profile, sites, rows)
     elsewhere = seen_elsewhere(profile)
-    for title, outside in ((NOT_JOINED, False), (OUTSIDE, True)):
+    for title, outside in ((SEEN_IN_EVERY_STEP, False), (SEEN_OUTSIDE, True)):
         if waits := [wait for wait in elsewhere if wait.is_outside == outside]:
             yield _elsewhere(title, waits, rows)
 
@@ -71,26 +71,26 @@ def waits_in_short(profile: Profile) -> str:
     if not waits or not count or not stall_ns:
         return ""
     site, cost = max(waits, key=lambda wait: wait[1].stall_ns)
-    if site.line is None and stall_ns < FREE * (profile.steps.traced_ns or 0.0):
+    if site.line is None and stall_ns < FREE_SHARE * (profile.steps.traced_ns or 0.0):
         return ""
-    longest = "" if len(waits) == 1 else f"; longest {duration(cost.stall_ns / count, DIGITS)}"
+    longest = "" if len(waits) == 1 else f"; longest {duration(cost.stall_ns / count, DIGITS_AS_TRACED)}"
     at = str(site.place) if site.line is not None else place(site.place) or site.op or site.call
     where = f"{WAITS[site.cause].label}, {at}"
-    return f"Host waits, as traced: {duration(stall_ns, DIGITS)} {profile.steps.per}{longest}: {where}"
+    return f"Host waits, as traced: {duration(stall_ns, DIGITS_AS_TRACED)} {profile.steps.per}{longest}: {where}"
 
 
 def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], rows: int | None) -> Section:
     listed = [site for site in sites if some_in_steps([site])]
     together = group_waits(listed)
-    most = len(together) if rows is None else max(rows, LEAST_SITES)
+    most = len(together) if rows is None else max(rows, MIN_LISTED_SITES)
     columns = [Column("wait"), Column("in"), Column("op or call")]
     columns += number_columns("count", "host waits", *(part.label for part in WAIT_PARTS))
     all_rows = [row for group in together for row in _site_rows(profile, group, len(sites))]
-    some_rows = [row for group in together[:most] for row in _site_rows(profile, group, MAX_WITHIN)]
+    some_rows = [row for group in together[:most] for row in _site_rows(profile, group, MAX_SITES_OF_GROUP)]
     outside, more = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
     left_out = [f"and {counted(more, 'more site')}: --json"] if more else []
     if called_from_several(listed):
-        left_out.append(BY_LIBRARY)
+        left_out.append(NOTE_ON_LIBRARIES)
     if outside:
         left_out.append(f"{counted(outside, 'site')} outside of the complete steps: in the JSON and HTML reports")
     if reason := not_shown(profile.withheld.stalls, profile.withheld.per_step):
@@ -110,23 +110,23 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], rows: int | Non
     )
 
 
-def _site_rows(profile: Profile, gathered: WaitGroup, most: int) -> Iterator[WaitCells]:
+def _site_rows(profile: Profile, group: WaitGroup, most: int) -> Iterator[WaitCells]:
     """Yield the row of a site, or of a group: the sum, up to `most` sites, and the sum of the other sites."""
-    first, *others = gathered.sites
+    first, *others = group.sites
     if not others:
         where = CodeText(whole_place(first) or NOTHING, first.place, first.stack)
         yield cause_with_verdict(first), where, first.op or first.call, *wait_cells(profile, first)
         return
     yield (
-        Styled(gathered.cause, "strong"),
-        CodeText(place(gathered.at) or NOTHING, gathered.at),
-        f"{len(gathered.sites)} sites",
-        *wait_cells(profile, *gathered.sites),
+        Styled(group.cause, "strong"),
+        CodeText(place(group.at) or NOTHING, group.at),
+        f"{len(group.sites)} sites",
+        *wait_cells(profile, *group.sites),
     )
-    for site in gathered.sites[:most]:
+    for site in group.sites[:most]:
         where = CodeText(f"  {place_in_group(site)}", site.place, site.stack)
         yield f"  {cause_with_verdict(site)}", where, site.op or site.call, *wait_cells(profile, site)
-    if left_out := gathered.sites[most:]:
+    if left_out := group.sites[most:]:
         yield "  more", NOTHING, counted(len(left_out), "site"), *wait_cells(profile, *left_out)
 
 
@@ -143,10 +143,10 @@ def surprises(profile: Profile) -> Iterator[str]:
     for members in by_line(waits, lambda wait: wait[0]):
         sites, cost = [site for site, _ in members], WaitCost.of(cost for _, cost in members)
         stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _wait_and_place(*sites)
-        if stall >= FREE * step and bubble < FREE * stall and _is_beside_work(sites, cost):
-            after = f", and is idle for only {duration(bubble)} after it" if bubble else ""
-            yield f"most of the {duration(stall)} that {named} waits is not lost: the GPU works meanwhile{after}"
-        elif bubble >= FREE * step and bubble >= DEAR * stall:
+        if stall >= FREE_SHARE * step and bubble < FREE_SHARE * stall and _is_beside_work(sites, cost):
+            after = f", then idle for only {duration(bubble)}" if bubble else ""
+            yield f"most of the {duration(stall)} wait of {named} costs nothing: the GPU is busy{after}"
+        elif bubble >= FREE_SHARE * step and bubble >= DEAR_FACTOR * stall:
             which, when = _idle_after(profile, sites), in_or_after([cost])
             yield f"{named} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
     groups: dict[int, list[tuple[WaitSite, WaitCost]]] = defaultdict(list)
@@ -156,9 +156,9 @@ def surprises(profile: Profile) -> Iterator[str]:
     for _, members in sorted(groups.items()):
         if len(members) > 1:
             bubble = sum(cost.idle_ns for _, cost in members) / count
-            names = ", ".join(_wait_and_place(site) for site, _ in members[:MAX_NAMED])
-            names += ", ..." if len(members) > MAX_NAMED else ""
-            yield f"one group, {duration(bubble)} idle: if you remove one wait, the next one waits instead ({names})"
+            names = ", ".join(_wait_and_place(site) for site, _ in members[:MAX_WAITS_NAMED])
+            names += ", ..." if len(members) > MAX_WAITS_NAMED else ""
+            yield f"these waits share {duration(bubble)} of idle time; removing one only moves it: {names}"
 
 
 def _idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
@@ -169,7 +169,7 @@ def _idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
 
 def _is_beside_work(sites: Sequence[WaitSite], cost: WaitCost) -> bool:
     """Return whether the GPU works on something else for most of the waits of sites."""
-    return all(site.verdict == "benign" for site in sites) or cost.worked_ns >= BESIDE_WORK * cost.stall_ns
+    return all(site.verdict == "benign" for site in sites) or cost.worked_ns >= MIN_WORKED_SHARE * cost.stall_ns
 
 
 def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
@@ -309,13 +309,13 @@ def _elsewhere(title: str, waits: Sequence[SeenWait], rows: int | None) -> Secti
             wait.how_often,
             f"{wait.waits:,}",
         )
-        for wait in waits[:MAX_ROWS]
+        for wait in waits[:MAX_WAIT_ROWS]
     ]
-    most = MAX_ROWS if rows is None else max(rows, MAX_SEEN)
+    most = MAX_WAIT_ROWS if rows is None else max(rows, MAX_LINES_ELSEWHERE)
     left_out, first, more = len(waits) - most, waits[0], len(waits) - 1
     called = f"`{first.called}` at " if first.called else ""
     also = f", and at {counted(more, 'more line')} (--full)" if more else ""
-    is_brief = first.is_outside and first.steps >= OFTEN * first.of
+    is_brief = first.is_outside and first.steps >= MIN_SHARE_OF_WATCHED_STEPS * first.of
     return Section(
         f"{title}, in {counted(waits[0].of, 'step')} without profiler",
         tables=[

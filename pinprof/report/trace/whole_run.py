@@ -5,20 +5,20 @@ from collections.abc import Iterable, Iterator
 from pinprof.analyses.whole_run.ledger import LedgerRow, WholeRun
 from pinprof.analyses.whole_run.regular_step import Runs
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.step import SMALLEST
+from pinprof.report.trace.step import MIN_DRAWN_SHARE
 from pinprof.report.view import Fact, Section
 from pinprof.report.words import NOTHING, place
 from pinprof.trace.lines import Place
 from pinprof.units import between, counted, duration, listed, percent
 
-UNSTEADY = 0.15
+UNSTEADY_SHARE_OF_STEP = 0.15
 """If the steps of parts of a run differ by this share, something other than the program sets their pace."""
-MOST_RUNS = 9
-MATTERS = 0.05
+MAX_RUNS_NAMED = 9
+MIN_ADDED_SHARE = 0.05
 """The short report names steps unlike the others if they add at least this share to each step."""
-MOST_PLACES = 3
+MAX_PLACES_OF_WORK = 3
 """Places of a kind of work that are named; further ones are counted."""
-OF_STEPS = {
+WHY_IRREGULAR = {
     "first": "among the first ten steps, for an unknown reason",
     "compile": "compiling",
     "evaluation": "evaluation",
@@ -31,14 +31,14 @@ OF_STEPS = {
     "other": "longer for an unknown reason",
 }
 """Why irregular steps are longer."""
-OF_RUN = {
+PARTS_OF_RUN = {
     "start_up": "start-up, until steps could be recognized",
     "regular": "steps, as long as a regular one",
     "input": "in the DataLoader",
     "later": "later steps, known only as a sum",
     "pinprof": "pinprof's own windows: steps under a profiler, starting it, and writing the trace",
     "end": "after the last step",
-} | {what: f"more in steps: {words}" for what, words in OF_STEPS.items()}
+} | {what: f"more in steps: {words}" for what, words in WHY_IRREGULAR.items()}
 """Where the time of a run went."""
 
 
@@ -52,7 +52,7 @@ def precision(course: WholeRun) -> Iterator[Fact]:
     if timed is None or timed.range_ns is None:
         return
     share = timed.input_fraction
-    in_loader = f"; {percent(share)} of it in the DataLoader" if share >= SMALLEST else ""
+    in_loader = f"; {percent(share)} of it in the DataLoader" if share >= MIN_DRAWN_SHARE else ""
     lies = f"{between(*timed.range_ns)} with 95 % confidence in this run"
     if course.runs is None:
         in_loader += "; another process may differ by 15 % (pinprof run --repeat 3)"
@@ -64,7 +64,7 @@ def precision(course: WholeRun) -> Iterator[Fact]:
 
 def words_of_runs(runs: Runs) -> tuple[str, str]:
     """Return the number of runs; and the step of each, with the range for one more run."""
-    steps = listed([duration(step_ns) for step_ns in runs.step_ns], MOST_RUNS)
+    steps = listed([duration(step_ns) for step_ns in runs.step_ns], MAX_RUNS_NAMED)
     more = f"one more lies in {between(*runs.range_ns)} with 95 % confidence" if runs.range_ns else "three give a range"
     return counted(len(runs.step_ns), "run"), f"of {steps} per step; {more}"
 
@@ -75,7 +75,7 @@ def unsteady(profile: Profile) -> str:
     if timed is None or timed.parts_ns is None or (profile.gpus and profile.bound != "host"):
         return ""
     low, high = timed.parts_ns
-    if high - low < UNSTEADY * timed.step_ns:
+    if high - low < UNSTEADY_SHARE_OF_STEP * timed.step_ns:
         return ""
     return (
         f"The host sets the pace, and it was unsteady: parts of this run took {between(low, high)} per step. Do other "
@@ -86,10 +86,10 @@ def unsteady(profile: Profile) -> str:
 def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section]:
     """Yield what steps unlike the others add to a step of this length, and where the time of the run went."""
     unlike = list(_unlike(course))
-    matter = {row.reason for row in course.irregular if step_ns and row.per_step_ns >= MATTERS * step_ns}
+    matter = {row.reason for row in course.irregular if step_ns and row.per_step_ns >= MIN_ADDED_SHARE * step_ns}
     if unlike:
         named = [fact for fact in unlike if fact.name in matter]
-        also = "".join(f"; also {fact.number} ({OF_STEPS[fact.name]})" for fact in named[1:])
+        also = "".join(f"; also {fact.number} ({WHY_IRREGULAR[fact.name]})" for fact in named[1:])
         brief = [f"Steps unlike the others: {fact.number} {fact.meaning}{also}." for fact in named[:1]]
         yield Section("Steps unlike the others, which the step leaves out", facts=unlike, brief=brief, name="unlike")
     title = f"Where the run's {duration(course.wall_ns)} went"
@@ -100,7 +100,7 @@ def _unlike(course: WholeRun) -> Iterator[Fact]:
     for row in course.irregular:
         when = f"every {row.every} steps" if row.every else f"in {counted(row.count, 'step')}"
         longer = f"{duration(row.ns / row.count)} more {when}"
-        meaning = f"added per step ({OF_STEPS[row.reason]}): {longer}{_at(row.places)}"
+        meaning = f"added per step ({WHY_IRREGULAR[row.reason]}): {longer}{_at(row.places)}"
         yield Fact(row.reason, duration(row.per_step_ns), meaning, is_named=False)
     if course.unavoidable:
         meaning = f"the recorded steps may contain such work: {course.unavoidable}"
@@ -109,10 +109,10 @@ def _unlike(course: WholeRun) -> Iterator[Fact]:
 
 def _spent(entry: LedgerRow, course: WholeRun) -> Fact:
     steps = "" if entry.steps is None else f" ({counted(entry.steps, 'step')})"
-    meaning = f"{percent(entry.ns / course.wall_ns)}: {OF_RUN[entry.what]}{steps}{_at(entry.places)}"
+    meaning = f"{percent(entry.ns / course.wall_ns)}: {PARTS_OF_RUN[entry.what]}{steps}{_at(entry.places)}"
     return Fact(entry.what, duration(entry.ns), meaning, is_named=False)
 
 
 def _at(places: Iterable[Place]) -> str:
-    named = listed([place(at) for at in places], MOST_PLACES)
+    named = listed([place(at) for at in places], MAX_PLACES_OF_WORK)
     return f", at {named}" if named else ""

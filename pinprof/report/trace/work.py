@@ -18,26 +18,27 @@ from pinprof.trace.vendors import AMD_KERNEL
 from pinprof.units import counted, duration, how_many, percent
 from pinprof.verdict.step_limits import GPU
 
-MOST_KINDS = 3
+MAX_KINDS = 3
 """Kinds of kernels that the short report names."""
-LEAST_KIND = 0.08
+MIN_KIND_SHARE = 0.08
 """The least share of the time of a kind of kernels that the short report names."""
-ALL, NONE = 0.95, 0.05
+ON_CORES_SHARE, OFF_CORES_SHARE = 0.95, 0.05
 """A kind runs on tensor cores from the first share of its time on, and not on them up to the second."""
-FEWEST = 2
+MIN_KINDS_TO_COMPARE = 2
 """The least number of kinds for a comparison."""
-MOST_NAMES = 10
+MAX_NAMES_IN_BAR = 10
 """Names with a part of a bar each; the others share one."""
-NAMED = 2
+MAX_NAMES_BESIDE_BAR = 2
 """Names next to a bar, the costliest first."""
-FEW = 5
+DEFAULT_ROWS = 5
 """Rows of a table in a terminal, unless more are asked for."""
-MAX_LABEL = 48
+MAX_KERNEL_LABEL_CHARS = 48
 """Longest label of a kernel in characters."""
-DECORATION = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|at|c10|std)::")
+COMMON_NAME_PARTS = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|at|c10|std)::")
 """Parts that the names of many kernels share."""
-WITHOUT = "without profiler"
-OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT, "stall")
+WITHOUT_PROFILER = "without profiler"
+KIND_COLUMNS = (Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores"))
+OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT_PROFILER, "stall")
 OP_MEANING = "own time: without the ops that an op calls; stall: the part of it in calls that can block"
 
 
@@ -46,7 +47,7 @@ def kinds_in_short(profile: Profile, limit: str | None = None) -> str:
     kernels = given(profile.kernels)
     if kernels is None or not kernels.time_ns:
         return ""
-    named = [kind for kind in kernels.kinds[:MOST_KINDS] if kind.time_ns >= LEAST_KIND * kernels.time_ns]
+    named = [kind for kind in kernels.kinds[:MAX_KINDS] if kind.time_ns >= MIN_KIND_SHARE * kernels.time_ns]
     cores = _name_of_cores(kernels)
     shares = [
         f"{kind.kind} {percent(kind.time_ns / kernels.time_ns)}" + (f" ({on})" if (on := on_cores(kind, cores)) else "")
@@ -70,7 +71,7 @@ def ops_in_short(profile: Profile) -> str:
         return ""
     named = [
         f"{row.name} {duration(row.own_ns / profile.steps.divisor)} ({percent(row.own_ns / sums.host_ns)})"
-        for row in sums.rows[:FEW]
+        for row in sums.rows[:DEFAULT_ROWS]
         if row.own_ns
     ]
     return f"Ops, own time as traced: {', '.join(named)}"
@@ -96,11 +97,11 @@ def on_cores(kind: KindTime, cores: str = "tensor cores") -> str:
     if kind.tensor_core_ns is None or not kind.time_ns:
         return ""
     share, unknown = kind.tensor_core_ns / kind.time_ns, kind.unknown_ns / kind.time_ns
-    if share >= ALL:
+    if share >= ON_CORES_SHARE:
         return f"on {cores}"
-    if unknown > NONE:
-        return f"at least {percent(share)} on {cores}" if share > NONE else ""
-    return f"no {cores}" if share <= NONE else f"{percent(share)} on {cores}"
+    if unknown > OFF_CORES_SHARE:
+        return f"at least {percent(share)} on {cores}" if share > OFF_CORES_SHARE else ""
+    return f"no {cores}" if share <= OFF_CORES_SHARE else f"{percent(share)} on {cores}"
 
 
 def kind_sections(profile: Profile) -> Iterator[Section]:
@@ -116,37 +117,37 @@ def kind_sections(profile: Profile) -> Iterator[Section]:
     kernels = given(profile.kernels)
     if kernels is None or not kernels.time_ns:
         return
-    title, steps = f"Kinds of kernels, {profile.steps.per}", profile.steps.divisor
-    rows = [
-        [
-            kind.kind,
-            how_many(kind.count / steps),
-            duration(kind.time_ns / steps),
-            percent(kind.time_ns / kernels.time_ns),
-            on_cores(kind, _name_of_cores(kernels)) or NOTHING,
-        ]
-        for kind in kernels.kinds
-    ]
-    columns = [Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores")]
-    notes = list(filter(None, [collectives_in_short(profile)]))
-    yield Section(title, tables=[ReportTable("Kernels by what they do", columns, rows)], notes=notes, name="kinds")
+    kinds = ReportTable(
+        "Kernels by what they do", KIND_COLUMNS, [_kind_cells(profile, kernels, kind) for kind in kernels.kinds]
+    )
+    notes = collectives_in_short(profile)
+    yield Section(
+        f"Kinds of kernels, {profile.steps.per}", tables=[kinds], notes=[notes] if notes else [], name="kinds"
+    )
+
+
+def _kind_cells(profile: Profile, sums: KernelSums, kind: KindTime) -> tuple[str, ...]:
+    return (
+        kind.kind,
+        how_many(kind.count / profile.steps.divisor),
+        duration(kind.time_ns / profile.steps.divisor),
+        percent(kind.time_ns / sums.time_ns),
+        on_cores(kind, _name_of_cores(sums)) or NOTHING,
+    )
 
 
 def kinds_figure(profile: Profile) -> Markup:
     """Return the names of the kernels of each kind as a bar; empty with fewer than two kinds."""
     sums = given(profile.kernels)
-    if sums is None or len(sums.kinds) < FEWEST or not sums.time_ns:
+    if sums is None or len(sums.kinds) < MIN_KINDS_TO_COMPARE or not sums.time_ns:
         return Markup()
-    steps, longest, bar = profile.steps.divisor, sums.kinds[0].time_ns or 1, Markup('<div class="parts">{}</div>')
-    rows = []
+    longest, bar, rows = sums.kinds[0].time_ns or 1, Markup('<div class="parts">{}</div>'), []
     for kind in sums.kinds:
         names = [row for row in sums.rows if row.kind == kind.kind]
-        codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:NAMED]]
-        numbers = how_many(kind.count / steps), duration(kind.time_ns / steps), percent(kind.time_ns / sums.time_ns)
+        codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:MAX_NAMES_BESIDE_BAR]]
         drawn, named = bar.format(Markup().join(_kind_bar(names, kind, longest))), Markup("<br>").join(codes)
-        rows.append((kind.kind, *numbers, on_cores(kind, _name_of_cores(sums)) or NOTHING, drawn, named))
-    columns = [Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores")]
-    columns += [Column("names by time"), Column("costliest")]
+        rows.append((*_kind_cells(profile, sums, kind), drawn, named))
+    columns = (*KIND_COLUMNS, Column("names by time"), Column("costliest"))
     return table("Kernels by what they do, and by name", columns, rows)
 
 
@@ -154,10 +155,10 @@ def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator
     """Yield a part of the bar for each of the costliest names, and one for all others."""
     part = Markup('<span class="hue" style="width:{:.2f}%;{}" title="{}"></span>')
     colours = [hue(*both) for both in zip(shades(KERNEL), shades(in_the_dark(KERNEL)), strict=True)]
-    for number, row in enumerate(names[:MOST_NAMES]):
+    for number, row in enumerate(names[:MAX_NAMES_IN_BAR]):
         name = f"{printable(row.name)}: {duration(row.time_ns)}"
         yield part.format(100 * row.time_ns / longest, colours[number % len(colours)], name)
-    rest = kind.time_ns - sum(row.time_ns for row in names[:MOST_NAMES])
+    rest = kind.time_ns - sum(row.time_ns for row in names[:MAX_NAMES_IN_BAR])
     if rest > 0:
         yield part.format(100 * rest / longest, hue("var(--muted)"), f"others: {duration(rest)}")
 
@@ -244,7 +245,7 @@ def op_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
     notes = [OP_MEANING]
     if any(without_profiler_ns(profile, sums, row.own_ns) is not None for row in sums.rows):
         scaled = f"scaled to the {profile.steps.whole} without the profiler"
-        notes.append(f"{WITHOUT}: {scaled}; the profiler slows some ops more than others")
+        notes.append(f"{WITHOUT_PROFILER}: {scaled}; the profiler slows some ops more than others")
     notes += _left_out(profile, sums, "op")
     yield _name_section(title, "op", OP_COLUMNS, cells, most=rows, facts=[fact], notes=notes)
 
@@ -289,5 +290,5 @@ def _origin(origin: Origin) -> str:
 
 def kernel_label(name: str) -> str:
     """Return the beginning of a kernel's name without the parts that many names share."""
-    plain = DECORATION.sub("", printable(name))
-    return plain if len(plain) <= MAX_LABEL else plain[: MAX_LABEL - 1] + "…"
+    plain = COMMON_NAME_PARTS.sub("", printable(name))
+    return plain if len(plain) <= MAX_KERNEL_LABEL_CHARS else plain[: MAX_KERNEL_LABEL_CHARS - 1] + "…"

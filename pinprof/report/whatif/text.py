@@ -21,18 +21,18 @@ from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 from pinprof.units import between, counted, duration, listed, percent, rate, sizes
 
-MAX_SITES = 5
+MAX_SITES_OF_CHANGE = 5
 """The most places of one change that are listed; further ones are counted."""
-MAX_RANKS = 8
+MAX_LISTED_RANKS = 8
 """The most ranks that are listed; further ones are counted."""
 RankChanges = tuple[Trace, Sequence[OptionChange]]
 """The trace of a rank, and what changes in it."""
-SOURCES = HOW_KNOWN | {"given": "as given with --step-ms"}
-ALIKE = 0.9
+HOW_STEP_KNOWN = HOW_KNOWN | {"given": "as given with --step-ms"}
+SIMPLER_SHARE = 0.9
 """A simpler change that saves this share of what the best one saves is advised in its place."""
-LEAST_ADVISED = 0.01
+MIN_ADVISED_SHARE_OF_STEP = 0.01
 """A change that saves a smaller share of the step is not advised."""
-NOTHING = 0.002
+MIN_CHANGE_SHARE_OF_STEP = 0.002
 """A step that changes by a smaller share is unchanged."""
 
 
@@ -61,7 +61,7 @@ def _paragraphs(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterato
     yield from _title(traces)
     yield Text(f"{duration(before)} now, {duration(after)} after the change: {brings}.", "bold")
     yield section("Step")
-    yield fact(duration(before), f"now, {SOURCES[prediction.baseline_source]}")
+    yield fact(duration(before), f"now, {HOW_STEP_KNOWN[prediction.baseline_source]}")
     yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
     for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
         yield fact(bound.replace("gpu", "GPU"), f"{when}: {BOUND_WORDS[bound]}")
@@ -77,10 +77,10 @@ def _paragraphs(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterato
 
 
 def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
-    for trace in traces[:MAX_RANKS]:
+    for trace in traces[:MAX_LISTED_RANKS]:
         yield unwrapped(trace.path, "bold")
-    if len(traces) > MAX_RANKS:
-        yield Text(f"and {counted(len(traces) - MAX_RANKS, 'more rank')}", "bold")
+    if len(traces) > MAX_LISTED_RANKS:
+        yield Text(f"and {counted(len(traces) - MAX_LISTED_RANKS, 'more rank')}", "bold")
     size = traces[0].info.world_size
     if size and 1 < len(traces) < size:
         yield bullet(f"{len(traces)} of {size} ranks; the others reach each collective as late as they did")
@@ -88,14 +88,14 @@ def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
 
 def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[RenderableType]:
     """Yield what changes, once for all ranks with the same changes."""
-    alike: dict[tuple[str, ...], list[str]] = {}
+    ranks_by_lines: dict[tuple[str, ...], list[str]] = {}
     for position, (trace, changes) in enumerate(ranks):
         lines = tuple(line for change in changes for line in change_lines(trace, change, scenario))
         rank = position if trace.info.rank is None else trace.info.rank
-        alike.setdefault(lines, []).append(str(rank))
-    for lines, numbers in alike.items():
-        if len(alike) > 1:
-            shown = ", ".join(numbers[:MAX_RANKS]) + (" and others" if len(numbers) > MAX_RANKS else "")
+        ranks_by_lines.setdefault(lines, []).append(str(rank))
+    for lines, numbers in ranks_by_lines.items():
+        if len(ranks_by_lines) > 1:
+            shown = ", ".join(numbers[:MAX_LISTED_RANKS]) + (" and others" if len(numbers) > MAX_LISTED_RANKS else "")
             yield Text(f"rank {shown}")
         yield from map(bullet, lines)
 
@@ -116,7 +116,7 @@ def difference(
 ) -> str:
     """Return what a change saves, or saves at most: "saves 1.90 ms, 15 % of the step"."""
     change_ns = abs(before_ns - after_ns)
-    if change_ns < NOTHING * before_ns:
+    if change_ns < MIN_CHANGE_SHARE_OF_STEP * before_ns:
         return "no measurable change"
     if not is_certain:
         return f"no certain change ({duration(change_ns)} {'more' if after_ns > before_ns else 'less'})"
@@ -139,7 +139,8 @@ def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None =
     if kept:
         yield f"another wait must replace these, since they guard copies in flight (PIN216){_at_sites(kept)}"
     if change.blockers:
-        blockers = listed([f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in change.blockers], MAX_SITES)
+        named = [f"{label_of(blocker.what)}{at(blocker.place)}" for blocker in change.blockers]
+        blockers = listed(named, MAX_SITES_OF_CHANGE)
         yield f"one graph cannot hold these (--drop-syncs all removes those that are waits): {blockers}"
 
 
@@ -155,7 +156,7 @@ def _pinned(trace: Trace, scenario: Scenario | None) -> str:
 
 def _at_sites(sites: Sequence[Site]) -> str:
     named = list(dict.fromkeys(f"{WAITS[site.cause].label} {where(site)}" for site in sites))
-    return f": {listed(named, MAX_SITES)}" if named else ""
+    return f": {listed(named, MAX_SITES_OF_CHANGE)}" if named else ""
 
 
 def where(site: Site) -> str:
@@ -179,7 +180,7 @@ def to_overview(
 def is_saving(now: Prediction, after: Prediction) -> bool:
     """Return whether a change saves more than the error of the replay of the unchanged program, `now`."""
     off = abs(now.predicted_ns - now.baseline_ns)
-    return after.baseline_ns - after.predicted_ns > max(off, NOTHING * now.baseline_ns)
+    return after.baseline_ns - after.predicted_ns > max(off, MIN_CHANGE_SHARE_OF_STEP * now.baseline_ns)
 
 
 def best_of(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> tuple[str, str, Prediction] | None:
@@ -190,7 +191,7 @@ def best_of(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> tu
     if not any(is_saving(now, after) for _, _, after in named):
         return None
     most = max(after.saving.saving_ns for _, _, after in named[:-1])
-    return next(choice for choice in named if choice[2].saving.saving_ns >= ALIKE * most)
+    return next(choice for choice in named if choice[2].saving.saving_ns >= SIMPLER_SHARE * most)
 
 
 def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
@@ -199,7 +200,7 @@ def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
     if best is None:
         return "None of these changes saves a measurable time: pinprof report says what limits the step"
     name, options, after = best
-    if after.baseline_ns - after.predicted_ns < LEAST_ADVISED * after.baseline_ns:
+    if after.baseline_ns - after.predicted_ns < MIN_ADVISED_SHARE_OF_STEP * after.baseline_ns:
         return "None of these changes saves 1 % of the step: pinprof report says what limits it"
     step = between(after.baseline_ns, after.predicted_ns)
     return f"{capitalized(name)} would save most: {step} per step ({options})"
@@ -215,7 +216,7 @@ def _overview(
         cells = duration(saving), percent(saving / after.baseline_ns)
         shown = cells if is_saving(now, after) else ("-", "-")
         rows.append((name, options, duration(after.predicted_ns), between(*after.range_ns), *shown))
-    step = f"now, {SOURCES[now.baseline_source]}; {BOUND_WORDS[now.bound_before]}"
+    step = f"now, {HOW_STEP_KNOWN[now.baseline_source]}; {BOUND_WORDS[now.bound_before]}"
     noise = f"the unchanged program replays at {duration(now.predicted_ns)}: savings up to {duration(off)} are noise"
     columns = [Column("change"), Column("options"), *number_columns(whole, "range", "saves", f"of the {whole}")]
     yield from _title(traces)
@@ -225,7 +226,7 @@ def _overview(
             "Step",
             facts=[Fact("step", duration(now.baseline_ns), step, is_named=False)],
             tables=[ReportTable("", columns, rows)],
-            notes=[noise] if off >= NOTHING * now.baseline_ns else [],
+            notes=[noise] if off >= MIN_CHANGE_SHARE_OF_STEP * now.baseline_ns else [],
         )
     )
 
@@ -263,12 +264,12 @@ def _verified_steps(verified: Verification) -> Iterator[RenderableType]:
         )
         brings = difference(predicted.baseline_ns, predicted.predicted_ns, is_certain=predicted.is_certain)
         yield fact(duration(predicted.predicted_ns), f"predicted ({between(*predicted.range_ns)}): {brings}")
-    how = f"{SOURCES[verified.measured_source]} ({between(*measured)})"
+    how = f"{HOW_STEP_KNOWN[verified.measured_source]} ({between(*measured)})"
     is_small = abs(predicted.baseline_ns - verified.measured_ns) < SMALL_DIFFERENCE * predicted.baseline_ns
     is_certain = not is_small and not measured[0] <= predicted.baseline_ns <= measured[1]
     brings = difference(predicted.baseline_ns, verified.measured_ns, is_certain=is_certain)
     yield fact(duration(verified.measured_ns), f"{how}: {brings}")
-    yield fact(duration(predicted.baseline_ns), f"before the fix, {SOURCES[predicted.baseline_source]}")
+    yield fact(duration(predicted.baseline_ns), f"before the fix, {HOW_STEP_KNOWN[predicted.baseline_source]}")
 
 
 def _fixed(before: Trace, verified: Verification) -> Iterator[RenderableType]:

@@ -15,11 +15,12 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind, Known
 from pinprof.replay import StepEstimate
-from pinprof.report.charts.chart import Axis, Bars, Chart, Key
+from pinprof.report.charts.chart import Axis, Chart, Key, PlotBars
 from pinprof.report.charts.copies import MAX_COPY_MARKS, copies_chart
-from pinprof.report.charts.figures import MAX_DRAWN_SITES, Figure, idle_figure, waits_figure
+from pinprof.report.charts.figures import MAX_DRAWN_SITES, PlotlyFigure, idle_figure, waits_figure
 from pinprof.report.charts.steps import MAX_STEP_BARS, outliers, steps_chart
 from pinprof.report.charts.svg import chart_svg
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import why_no_finding
 from pinprof.rules.search import find
@@ -47,7 +48,7 @@ def waiting(sites: int = 1, steps: int = 3, sizes: Sequence[int] = (300_000,)) -
     return builder
 
 
-def sums(figure: Figure | None) -> dict[str, float]:
+def sums(figure: PlotlyFigure | None) -> dict[str, float]:
     assert figure
     return {series["name"]: round(sum(series["x"]), 6) for series in figure.data}
 
@@ -196,7 +197,7 @@ def test_a_chart_is_drawn_with_its_axes_marks_and_patterns(tmp_path: Path) -> No
 
 def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
     key = Key("</script><b>", "#000", pattern="/")
-    series = Bars(key, [1], [2], ["\x1b<b>"])
+    series = PlotBars(key, [1], [2], ["\x1b<b>"])
     page = Page(chart_svg(Chart("a < b", 200, Axis(0, 2), Axis(0, 2), [series], keys=[key])))
     assert page.misnested == []
     assert page.text.startswith("a < b </script><b>")
@@ -241,4 +242,4 @@ def test_what_no_rule_knows_is_not_called_nothing(tmp_path: Path) -> None:
         builder.kernel(1000 * step + 700, 100, launch=1000 * step + 2)
     trace, profile = measured(builder, tmp_path)
     assert find(profile, trace) == ()
-    assert why_no_finding(profile, find(profile, trace)).startswith("No rule of pinprof fits")
+    assert why_no_finding(first_screen(profile, find(profile, trace))).startswith("No rule of pinprof fits")

@@ -16,7 +16,7 @@ import pinprof
 from pinprof import hues
 from pinprof.errors import PinprofError
 from pinprof.measurement.trust.doubt import given
-from pinprof.report.charts.figures import Figure
+from pinprof.report.charts.figures import PlotlyFigure
 from pinprof.report.charts.timeline import MAX_STEP_BUTTONS, timeline_chart
 from pinprof.report.timeline.steps import whole_window
 from pinprof.report.trace.page import timeline_title
@@ -42,7 +42,7 @@ def steps(count: int, *, cut_off: bool = False) -> TraceBuilder:
     return builder
 
 
-def drawn(chart: Figure) -> list[tuple[str, str, float, float]]:
+def drawn(chart: PlotlyFigure) -> list[tuple[str, str, float, float]]:
     """Return row, kind, start and length of series bar, by row and start."""
     axis = chart.layout["yaxis"]
     texts = dict(zip(axis["tickvals"], axis["ticktext"], strict=True))
@@ -54,12 +54,12 @@ def drawn(chart: Figure) -> list[tuple[str, str, float, float]]:
     return [(text, kind, start, length) for _, start, text, kind, length in sorted(bars)]
 
 
-def one(chart: Figure, name: str) -> dict[str, Any]:
+def one(chart: PlotlyFigure, name: str) -> dict[str, Any]:
     (only,) = [series for series in chart.data if series["name"] == name]
     return only
 
 
-def lines_of(chart: Figure) -> list[str]:
+def lines_of(chart: PlotlyFigure) -> list[str]:
     """Return what stands below the title."""
     lines: list[str] = chart.layout["title"]["subtitle"]["text"].split("<br>")
     return lines

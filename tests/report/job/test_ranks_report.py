@@ -239,7 +239,7 @@ def test_text_says_once_which_ranks_lack_figures(tmp_path: Path) -> None:
     parts[1:3] = without_stalls(tmp_path, 4)[1:3]
     text = job_to_text(compare_ranks(parts), parts)
     assert text.count("launches") == 1
-    assert "  - ranks 1, 2: launches: some are lost. Not given: " in text
+    assert "  - ranks 1, 2: launches: some are lost. Withheld: " in text
 
 
 def test_many_findings_are_counted(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from pinprof.analysis import Analysis
 from pinprof.document import MAX_BRIEF_BYTES
 from pinprof.report.source import Code
 from pinprof.report.trace.brief_json import traces_to_brief_json
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.json import traces_to_json
-from pinprof.report.trace.verdict import verdict_sentence
+from pinprof.report.trace.verdict import headline
 from pinprof.rules.search import RULES
 from pinprof.trace.metadata.sampled_stacks import HOST_KEY
 
@@ -57,7 +58,7 @@ def test_a_brief_is_small_and_says_what_the_whole_report_says(path: Path) -> Non
     assert all(doubt["withholds"] == pointed_at(whole, doubt["id"])["invalidates"] for doubt in brief["cannot_tell"])
     assert len(brief["findings"]) + brief["more_findings"] == len(whole["traces"][0]["findings"])
     assert (brief["step"]["step_ms"] is None) == bool(brief["step"]["why_null"])
-    assert brief["verdict"]["sentence"].startswith(verdict_sentence(analysis.profile, analysis.findings.verdict)[:200])
+    assert brief["verdict"]["sentence"].startswith(headline(first_screen(analysis.profile, analysis.findings))[:200])
 
 
 def test_findings_come_in_the_order_of_the_short_report_with_line_saving_numbers_and_evidence() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from analysed import analysed
-from command_line import invoke
 from fitting import fitting
 from trace_builder import TraceBuilder
 
@@ -12,7 +11,7 @@ from pinprof.report.tables import grids_of
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
-from pinprof.report.trace.work import FEW, kernel_label
+from pinprof.report.trace.work import DEFAULT_ROWS, kernel_label
 
 WHERE = {"file": None, "line": None, "function": None, "places": 0, "module": None, "modules": 0}
 
@@ -36,7 +35,7 @@ def document(builder: TraceBuilder, folder: Path) -> dict[str, Any]:
     return trace
 
 
-def text(builder: TraceBuilder, folder: Path, rows: int = FEW) -> str:
+def text(builder: TraceBuilder, folder: Path, rows: int = DEFAULT_ROWS) -> str:
     analysis = analysed(builder, folder)
     return trace_to_text(analysis.profile, analysis.findings, rows=rows, width=160)
 
@@ -130,12 +129,6 @@ def test_the_terminal_has_the_costliest_five_and_more_or_all_if_asked(tmp_path: 
     assert "kernel6(" in whole
     assert "--json" not in whole
     assert row_of(whole, "aten::op1")[1:4] == ["1", "50.0 µs", "50.0 µs"]
-
-
-def test_full_is_an_option_of_the_report(tmp_path: Path) -> None:
-    path = training(kernels=7).write(tmp_path / "trace.json")
-    assert "kernel6(" not in invoke("report", path).stdout
-    assert "kernel6(" in invoke("report", path, "--full").stdout
 
 
 def test_more_waits_or_all_are_there_if_asked(tmp_path: Path) -> None:

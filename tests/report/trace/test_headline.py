@@ -6,6 +6,7 @@ from recordings import TRACES, analysis_of
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import to_brief, trace_to_text
 from pinprof.report.trace.verdict import FirstAction, advice
@@ -46,7 +47,7 @@ def said(trace: Trace) -> tuple[FirstAction, str, str]:
     profile, findings = analysis.profile, analysis.findings
     page = Page(to_html([analysis])).text
     text = " ".join(trace_to_text(profile, findings).split())
-    return advice(profile, findings), text, page.replace("\N{NO-BREAK SPACE}", " ")
+    return advice(first_screen(profile, findings)), text, page.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_a_host_that_sleeps_is_told_so_and_not_to_launch_fewer_kernels(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_an_op_of_the_host_comes_before_a_wait_that_saves_less(tmp_path: Path) -
 )
 def test_the_largest_predicted_saving_comes_first_and_then_what_answers_the_verdict(name: str, first: str) -> None:
     analysis = analysis_of(TRACES / f"{name}.json.gz")
-    do = advice(analysis.profile, analysis.findings).do
+    do = advice(first_screen(analysis.profile, analysis.findings)).do
     assert do is not None
     assert do.startswith(first)
 

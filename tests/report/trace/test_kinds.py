@@ -8,14 +8,20 @@ from recordings import TRACES, analysis_of
 from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Known
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
 from pinprof.report.trace.verdict import input_uncertain, next_cause
 from pinprof.report.trace.work import kinds_in_short, on_cores
+from pinprof.rules.rule import Findings
 from pinprof.trace.metadata.info import Made, MadeLoader, batches_held
 
 
 def loader(workers: int, ready: int | None = None, drawn: int = 5) -> MadeLoader:
     return MadeLoader(workers, persistent_workers=False, drawn=drawn, prefetch_factor=ready)
+
+
+def uncertain(profile: Profile) -> str:
+    return input_uncertain(first_screen(profile, Findings()))
 
 
 def fed(profile: Profile, steps: int, made: Made | None, source: str = "estimated") -> Profile:
@@ -63,11 +69,11 @@ def test_few_steps_do_not_show_whether_workers_keep_up() -> None:
     profile = analysis_of(TRACES / "pairs/loss_item.before.json.gz").profile
     of_four = Made((loader(4),))
     cannot = "The trace cannot tell whether the input keeps up: it has 8 steps, before which the workers' queues"
-    assert input_uncertain(fed(profile, 8, of_four)) == f"{cannot}, which hold 8 batches, may have been full"
-    assert input_uncertain(fed(profile, 8, None)) == f"{cannot} may have been full"
-    assert not input_uncertain(fed(profile, 9, of_four))
-    assert not input_uncertain(fed(profile, 8, of_four, "measured"))
-    assert not input_uncertain(replace(fed(profile, 8, of_four), bound="input"))
+    assert uncertain(fed(profile, 8, of_four)) == f"{cannot}, which hold 8 batches, may have been full"
+    assert uncertain(fed(profile, 8, None)) == f"{cannot} may have been full"
+    assert not uncertain(fed(profile, 9, of_four))
+    assert not uncertain(fed(profile, 8, of_four, "measured"))
+    assert not uncertain(replace(fed(profile, 8, of_four), bound="input"))
 
 
 def test_the_page_has_the_kinds_of_kernels_on_its_first_screen() -> None:
@@ -79,10 +85,11 @@ def test_the_page_has_the_kinds_of_kernels_on_its_first_screen() -> None:
 @pytest.mark.parametrize(
     ("name", "but", "words"),
     [
-        ("loss_item_host_work.stack", (), "Another cause, by itself: Python code 3.1 ms (2.5 to 3.2)"),
+        ("loss_item_host_work.stack", (), "Also costly, counted alone: Python code 3.1 ms (2.5 to 3.2)"),
         ("loss_item_host_work.stack", ("python",), ""),
         ("pairs/everything_at_once.before", (), ""),  # launches cost 120 to 430 µs of 3.71 ms
     ],
 )
 def test_the_next_cause_is_named_if_it_surely_costs_something(name: str, but: tuple[str, ...], words: str) -> None:
-    assert next_cause(analysis_of(TRACES / f"{name}.json.gz").findings.verdict, but) == words
+    analysis = analysis_of(TRACES / f"{name}.json.gz")
+    assert next_cause(first_screen(analysis.profile, analysis.findings), but) == words

@@ -9,15 +9,16 @@ from command_line import invoke, is_one_line_error
 from recordings import RECORDINGS, TRACES, analysis_of, each_recording
 from trace_builder import TraceBuilder
 
+from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.markdown import code_span, fenced, inline, traces_to_markdown
-from pinprof.report.trace.verdict import verdict_sentence
+from pinprof.report.trace.verdict import headline
 
 
 @pytest.mark.parametrize("path", each_recording(RECORDINGS))
 def test_it_has_verdict_bar_three_findings_and_their_code(path: Path) -> None:
     profile, findings = analysis_of(path).profile, analysis_of(path).findings
     text = traces_to_markdown([(profile, findings)])
-    assert inline(verdict_sentence(profile, findings.verdict)) in text
+    assert inline(headline(first_screen(profile, findings))) in text
     assert ("```text\n█" in text or "```text\n░" in text or "```text\n▓" in text) == bool(profile.parts)
     shown = re.findall(r"^\*\*\d\. .*\((PIN\d+)\): ", text, re.MULTILINE)
     assert 0 < len(shown) <= 3 or not findings

@@ -52,7 +52,7 @@ def test_the_range_of_one_run_is_said_to_be_of_that_run(tmp_path: Path) -> None:
     assert facts(profile) == [
         Fact("precision", "±0.5 %", f"the mean of 20 regular steps, {lies}; {others}", is_named=False)
     ]
-    assert step_length(profile) == "10.0 ms per step"
+    assert str(step_length(profile)) == "10.0 ms per step"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_several_runs_give_a_range_for_one_more(
     of_this_run, of_all = facts(profile)
     assert of_this_run.meaning.endswith("with 95 % confidence in this run")
     assert of_all == Fact("mean of", f"{len(runs_ms)} runs", meaning, is_named=False)
-    assert step_length(profile) == headline
+    assert str(step_length(profile)) == headline
     whole, brief = trace_of(profile, Findings()).steps, json.loads(traces_to_brief_json([(profile, Findings())]))
     assert brief["traces"][0]["step"]["range_ms"] == whole.range_ms == range_ms(profile.step_range_ns)
     assert step_fact(profile).meaning.partition(" (")[2].rstrip(")") in headline
