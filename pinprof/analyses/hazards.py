@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, distinct
+from pinprof.intervals import Intervals, covered
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.links import step_at
-from pinprof.trace.reader.arguments import input_sizes
 from pinprof.trace.spans.idle_times import long_ops
 from pinprof.trace.tables import DTOH, HTOD, KERNEL, MEMCPY, NONE, PINNED, Bools, Int8s, Int64s, Trace, rows_by
 
@@ -126,7 +125,7 @@ def _touched(trace: Trace, copies: Int64s, candidates: Int64s, ends: Bools, *, i
     speed = gpu.bytes[copy] / np.maximum(ops.duration_ns[op], 1)
     likely = (speed >= RATES_GBPS[0]) & (speed <= RATES_GBPS[1])
     copy, op = copy[likely], op[likely]
-    sizes = input_sizes(trace, distinct(op))
+    sizes = trace.input_sizes
     fits = [
         size in sizes[row] if row in sizes else None for size, row in zip(gpu.bytes[copy], op.tolist(), strict=True)
     ]

@@ -35,15 +35,6 @@ RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE)
 tensorboard_trace_handler often call it `worker3`."""
 
 
-def stamp_of(path: str) -> tuple[int, int] | None:
-    """Return the size of a file of this machine, and its time of change in ns; None if it does not exist."""
-    try:
-        status = os.stat(path)  # noqa: PTH116  Path would change the name
-    except (OSError, ValueError):
-        return None
-    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
-
-
 class LocalFiles:
     """The files of this machine, by the names that the user gave: the same questions as to `RemoteFiles`."""
 

@@ -322,17 +322,6 @@ class ModelCalls:
         return len(self.start_ns)
 
 
-class FileEvents(NamedTuple):
-    """Where the events of a trace are in its file, so that they can be looked up again."""
-
-    counts: tuple[int, ...]
-    """How many events each part of the file holds; a part is decoded at once."""
-    of_table: Mapping[str, Int32s]
-    """Per row of each table: the number of its event in the file."""
-    stamp: tuple[int, int] | None
-    """Size and time of change of the file; None if it is not a file of this machine."""
-
-
 @dataclass(frozen=True)
 class Trace:
     """A recorded trace: tables, their links, and what was left out."""
@@ -354,7 +343,6 @@ class Trace:
     """Duration events in the file by category: known categories by their present name, others as recorded."""
     skipped: dict[str, int]
     """Duration events that could not be used, by reason."""
-    events: FileEvents
     skipped_kinds: Mapping[EventKind, int] = field(default_factory=dict)
     """The same by kind of event."""
     repaired: int = 0
@@ -368,6 +356,8 @@ class Trace:
     run: RunLog | None = None
     """The log of the whole run; None if pinprof did not record the trace."""
     memory: MemoryUse = field(default_factory=MemoryUse)
+    input_sizes: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """Per row of `ops` of a long op with recorded shapes: the bytes of each tensor among its inputs."""
     numbered_ops: int = 0
     """How many ops torch numbered from the first to the last, at least; 0 where it recorded no numbers."""
 

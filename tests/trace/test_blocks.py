@@ -24,7 +24,7 @@ from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.events import Event
 from pinprof.trace.reader.rows import ReadOptions
 from pinprof.trace.reader.unpack import Unpacked
-from pinprof.trace.tables import FileEvents, MemoryUse, Table
+from pinprof.trace.tables import MemoryUse, Table
 
 KERNEL = b"""\
   {
@@ -73,8 +73,6 @@ def assert_same(one: Any, other: Any) -> None:
     if isinstance(one, np.ndarray):
         assert one.dtype == other.dtype
         assert one.tolist() == other.tolist()
-    elif isinstance(one, FileEvents):  # they are the same events of the file, however it is cut into parts
-        assert_same(list(one.of_table.values()), list(other.of_table.values()))
     elif isinstance(one, (list, MemoryUse)):
         for item, its_counterpart in zip(one, other, strict=True):
             assert_same(item, its_counterpart)

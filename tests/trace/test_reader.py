@@ -517,6 +517,27 @@ def test_equal_ranges_keep_the_order_of_the_file(read: Read) -> None:
     assert [ops.name_of(row) for row in range(3)] == ["c", "a", "b"]
 
 
+def test_long_ops_keep_the_sizes_of_their_own_inputs(read: Read) -> None:
+    builder = TraceBuilder()
+    recorded: list[dict[str, Any]] = [
+        {"Input Dims": [[2, 3], [], [[4], [5]]], "Input type": ["float", "Scalar", "TensorList"]},
+        {"Input Dims": [[10], [7]], "Input type": ["c10::BFloat16", "odd"]},
+        {"Input Dims": [[2], ["x"], 5, [1] * 65], "Input type": ["bool"] * 4},
+        {"Input Dims": [[2]]},
+        {"Input Dims": []},
+        {"Input Dims": [[2]], "Input type": [["float"]]},
+        {"Input Dims": "no"},
+        {},
+    ]
+    for number, args in enumerate(recorded):
+        builder.event("cpu_op", "aten::add", 1000 * number, 500, **args)
+        builder.event("cpu_op", "aten::add", 1000 * number + 600, 300, **recorded[0])  # short
+    builder.events.reverse()
+    sizes = {0: frozenset({24}), 2: frozenset({20}), 4: frozenset({2}), 6: frozenset()}
+    for form in (builder.document(), builder.document()["traceEvents"]):  # in blocks, and in one piece
+        assert read(form).input_sizes == sizes
+
+
 def test_pandas_has_one_column_per_field_with_texts_as_categoricals(read: Read) -> None:
     trace = read(small().document())
     frame = trace.gpu.to_pandas()

@@ -13,7 +13,6 @@ from markupsafe import escape
 from pinprof.analysis import Analysis
 from pinprof.hues import HATCHES, PURPLE, see_through
 from pinprof.report.html import Markup, note
-from pinprof.report.timeline.arguments import INPUTS
 from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS, PageDrawing, lanes_of_page
 from pinprof.report.timeline.lane import FRAME_SOURCE, OP_SOURCE, Lane
 from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
@@ -88,7 +87,7 @@ def constants() -> str:
     }
     links = {"LINKED": RELATION_OF_LINK, "ABSENT": ABSENT_LINK, "UNDRAWN": UNDRAWN_LINK, "FIRST": FIRST_LINK}
     looks = {"HATCHES": HATCHES, "BUBBLE": see_through(PURPLE, 0.25)}
-    named = {"INPUTS": INPUTS, **units, **links, **looks}
+    named = {**units, **links, **looks}
     return "".join(f"const {name} = {json.dumps(value)};\n" for name, value in named.items())
 
 

@@ -25,13 +25,7 @@ class RowLinks(NamedTuple):
     rows: np.ndarray
 
 
-class Rising(NamedTuple):
-    """A column of numbers that mostly rise."""
-
-    values: np.ndarray
-
-
-LaneColumn: TypeAlias = "np.ndarray | Names | RowLinks | Rising"
+LaneColumn: TypeAlias = "np.ndarray | Names | RowLinks"
 Columns: TypeAlias = dict[str, LaneColumn]
 """Facts on rectangles besides their times, a value for each."""
 
@@ -44,7 +38,7 @@ class LaneSource:
     columns: Callable[[LaneContext, "Lane"], Columns]
     """The columns that the page gets; `event_text.js` makes sentences of them."""
     table: str = ""
-    """The table of a trace whose rows they are, with names and args."""
+    """The table of a trace whose rows they are, with names."""
     is_nested: bool = False
     """Whether they are nested, on a thread."""
 

@@ -15,10 +15,9 @@ import numpy as np
 from pinprof.analyses.copies import EXPOSURES
 from pinprof.analysis import Analysis
 from pinprof.hues import faded, in_the_dark, ink, shades
-from pinprof.report.timeline.arguments import Arguments
 from pinprof.report.timeline.drawn_lanes import PageDrawing
 from pinprof.report.timeline.kinds import EVENT_KINDS, short
-from pinprof.report.timeline.lane import WORK_SOURCE, Columns, Lane, LaneColumn, Names, Rising, RowLinks
+from pinprof.report.timeline.lane import WORK_SOURCE, Columns, Lane, LaneColumn, Names, RowLinks
 from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.steps import Window
 from pinprof.report.words import cut
@@ -78,11 +77,11 @@ def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str
     """
     trace, block = analysis.trace, PackedColumns()
     names: dict[str, int] = {}  # numbered in the order of their first use
-    context, args = LaneContext(analysis), Arguments(trace, drawing.lanes)
+    context = LaneContext(analysis)
     numbers = {table: _numbers(drawing.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
     lanes = []
     for lane in drawing.lanes:
-        columns = {**_lane_times(lane, view.start_ns), **lane.source.columns(context, lane), **args.columns(lane)}
+        columns = {**_lane_times(lane, view.start_ns), **lane.source.columns(context, lane)}
         added = {name: _add_column(block, names, numbers, column) for name, column in columns.items()}
         lanes.append({**_header_of(trace, lane, is_shared=is_shared), "columns": added})
     header = {
@@ -90,7 +89,6 @@ def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str
         "names": list(map(cut, names)),
         "shorts": list(map(short, names)),
         "around": context.around.lines,
-        "args": args.header,
         "kinds": _kinds(drawing),
         "reasons": [exposure.label for exposure in EXPOSURES.values()],
         "steps": _steps(context, view.start_ns),
@@ -138,7 +136,7 @@ def _add_column(block: PackedColumns, names: dict[str, int], numbers: dict[str, 
         return block.add(_codes(names, column))
     if isinstance(column, RowLinks):
         return block.add_differences(numbers[column.table][column.rows])
-    return block.add_differences(column.values) if isinstance(column, Rising) else block.add(column)
+    return block.add(column)
 
 
 def _header_of(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
@@ -149,7 +147,6 @@ def _header_of(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
         "label": lane.label,
         "source": source.name,
         "isNested": source.is_nested,
-        "hasArgs": bool(source.table),
     }
     if source is WORK_SOURCE:
         device, stream = (int(column[lane.row[0]]) for column in (trace.gpu.device, trace.gpu.stream))

@@ -2,7 +2,10 @@
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,7 +21,6 @@ from pinprof.trace.reader.rows import (
     HOST_CATEGORIES,
     ID_ARGUMENTS,
     KNOWN_CATEGORIES,
-    TABLE_CATEGORIES,
     TEXT_ARGUMENTS,
     FileContent,
     FilePart,
@@ -42,7 +44,6 @@ from pinprof.trace.tables import (
     Bools,
     Calls,
     EventKind,
-    FileEvents,
     HostEvents,
     Int8s,
     Int32s,
@@ -77,6 +78,8 @@ MAX_COPY_BYTES = 1 << 40
 DIRECTION_OF_TEXT = {direction.lower(): direction for direction in DIRECTIONS} | COPY_DIRECTIONS
 OTHER_DIRECTION = DIRECTIONS.index("other")
 
+Recorded = TypeVar("Recorded")
+
 KIND_OF_CATEGORY: dict[str, EventKind] = {
     "kernel": "kernel",
     "gpu_memcpy": "copy",
@@ -87,30 +90,29 @@ KIND_OF_CATEGORY: dict[str, EventKind] = {
 """What an event of a category was, as `Trace.skipped_kinds` calls it."""
 
 
-def assemble(path: str, read: FileContent, stamp: tuple[int, int] | None = None) -> Trace:
-    """Return the trace of a file's content; `stamp` is that of `FileEvents`.
+def assemble(path: str, read: FileContent) -> Trace:
+    """Return the trace of a file's content.
 
     The list of parts is emptied: so their rows are in memory once. Raises TraceError, with the path.
     """
     parts = read.parts
-    counts = np.array([part.entries - part.malformed for part in parts], np.int64)
     by_category = sum((part.counts for part in parts), Counter[str]())
     labels = {thread: label for part in parts for thread, label in part.labels.items()}
     malformed, repaired = sum(part.malformed for part in parts), sum(part.repaired for part in parts)
     numbers = [number for part in parts for number in part.op_numbers]
-    lookups = _lookups(parts, counts)
-    columns = _Columns(parts, read.shared, counts)
+    lookups = _by_row(parts, [part.lookups for part in parts])
+    input_sizes = _by_row(parts, [part.input_sizes for part in parts])
+    columns = _Columns(parts, read.shared)
     parts.clear()
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
     calls, gpu, syncs, memory = columns.calls(), columns.activities(), columns.syncs(), columns.memory()
     _check_bounds(path, read.shared, gpu)
-    events = {table: columns.events[categories] for table, categories in TABLE_CATEGORIES.items()}
+    shapes, sizes = columns.by_op(lookups), columns.by_op(input_sizes)
     skipped, skipped_kinds = columns.not_usable(malformed)
     cut = Cut(read.cut, columns.last_ns) if read.cut else None
     absurd_sizes, keys = columns.absurd_sizes, columns.threads
     del columns  # the tables have what is needed of it; to find links takes as much memory again
     work = RecordedWork(ops, annotations, functions, calls, gpu, launches(calls, gpu))
-    shapes = {row: lookups[event] for row, event in enumerate(events["ops"].tolist()) if event in lookups}
     model_calls = find_model_calls(work, shapes)
     steps = _before(cut, find_steps(work, model_calls))
     return Trace(
@@ -127,7 +129,6 @@ def assemble(path: str, read: FileContent, stamp: tuple[int, int] | None = None)
         steps=steps,
         links=find_links(work, steps),
         counts=dict(sorted(by_category.items())),
-        events=FileEvents(tuple(counts.tolist()), events, stamp),
         skipped=skipped,
         skipped_kinds=skipped_kinds,
         repaired=repaired,
@@ -136,17 +137,17 @@ def assemble(path: str, read: FileContent, stamp: tuple[int, int] | None = None)
         absurd_sizes=absurd_sizes,
         run=recorded_run(read.metadata),
         memory=memory,
+        input_sizes=sizes,
         model_calls=model_calls,
         numbered_ops=max(numbers) - min(numbers) + 1 if numbers else 0,
     )
 
 
-def _lookups(parts: list[FilePart], counts: Int64s) -> dict[int, bytes]:
-    """Return the shapes of all lookups by their event of the file; each part holds `counts` of these."""
+def _by_row(parts: list[FilePart], recorded: list[Mapping[int, Recorded]]) -> dict[int, Recorded]:
+    """Return what is recorded of rows of the parts by row of all of them."""
+    begins = accumulate((len(part.rows) for part in parts), initial=0)
     return {
-        int(begin) + entry: dims
-        for part, begin in zip(parts, np.cumsum(counts) - counts, strict=True)
-        for entry, dims in part.lookups.items()
+        begin + row: value for begin, of_part in zip(begins, recorded, strict=False) for row, value in of_part.items()
     }
 
 
@@ -170,16 +171,11 @@ def _before(missing_end: Cut | None, steps: Steps) -> Steps:
 class _Columns:
     """The rows of a file, to be taken out as tables."""
 
-    def __init__(self, parts: list[FilePart], shared: Shared, counts: Int64s) -> None:
-        """Join the parts; `counts` are the numbers of their events."""
+    def __init__(self, parts: list[FilePart], shared: Shared) -> None:
         rows = joined(part.rows for part in parts)
         rows = replace(rows, category=_with_marks(rows, shared))
         self._file = rows
         self._memory = [part.memory for part in parts if part.memory]
-        first = np.repeat(np.cumsum(counts) - counts, [len(part.rows) for part in parts])
-        self._event = (first + rows.entry).astype(np.int32)
-        self.events: dict[tuple[str, ...], Int32s] = {}
-        """Per row of each table which event of the file it is, by the table's categories."""
         self._end, usable, self._skipped = usable_times(rows)
         self._usable = usable
         self._rows_of = [np.flatnonzero((rows.category == index) & usable) for index in range(len(KNOWN_CATEGORIES))]
@@ -193,6 +189,7 @@ class _Columns:
         by_key = sorted(range(len(keys)), key=lambda code: tuple(map(str, keys[code])))
         self._rank = _inverse(np.array(by_key, np.int32), len(keys))
         on_host = [self._rows(category) for category in HOST_CATEGORIES] + [self._rows(*CALL_CATEGORIES)]
+        self._ops = on_host[HOST_CATEGORIES.index("cpu_op")]
         threads = by_appearance([rows.thread[table] for table in on_host], len(keys))
         self.threads: tuple[ThreadKey, ...] = tuple(keys[code] for code in threads)
         """The host threads, in the order in which the tables number them."""
@@ -224,6 +221,11 @@ class _Columns:
         if text in CALL_CATEGORIES:
             return "wait" if call_kind(self._names[name]) != NONE else "call"
         return KIND_OF_CATEGORY.get(text, "host")
+
+    def by_op(self, recorded: Mapping[int, Recorded]) -> dict[int, Recorded]:
+        """Return what is recorded of rows of the file by row of the ops."""
+        ops = np.flatnonzero(np.isin(self._ops, list(recorded)))
+        return {op: recorded[row] for op, row in zip(ops.tolist(), self._ops[ops].tolist(), strict=True)}
 
     def host_events(self, category: str) -> HostEvents:
         rows = self._rows(category)
@@ -288,9 +290,7 @@ class _Columns:
         """Return the usable rows of these categories in the order of a table."""
         chosen = [self._rows_of[KNOWN_CATEGORIES.index(category)] for category in categories]
         rows = np.concatenate(chosen)
-        rows = rows[_order(self._file.start_ns[rows], self._end[rows], self._rank[self._file.thread[rows]])]
-        self.events[categories] = self._event[rows]
-        return rows
+        return rows[_order(self._file.start_ns[rows], self._end[rows], self._rank[self._file.thread[rows]])]
 
     def _common(self, rows: Int64s) -> tuple[tuple[str, ...], Int64s, Int64s, Int32s]:
         return self._names, self._file.start_ns[rows], self._end[rows], self._name[self._file.name[rows]]

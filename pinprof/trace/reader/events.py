@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from contextlib import suppress
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,16 @@ NOT_EVENTS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 NO_TEXT: Final = msgspec.Raw()
 Number: TypeAlias = int | float | str | None
 """A number as a trace may write it: ROCm writes `"stream": "0x0"` and `"bytes": "9216"`."""
+
+BYTES_OF_DTYPE: Final = {
+    **dict.fromkeys(("double", "long int", "long", "c10::complex<float>"), 8),
+    **dict.fromkeys(("float", "int", "unsigned int"), 4),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short int", "short"), 2),
+    **dict.fromkeys(("bool", "unsigned char", "signed char", "c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
+}
+"""Bytes of an element, by torch.profiler's name of its type."""
+MAX_DIMENSIONS: Final = 64
+"""No tensor of torch has more."""
 
 
 class Args(msgspec.Struct, gc=False):
@@ -64,6 +74,22 @@ class Args(msgspec.Struct, gc=False):
     def copy(self) -> str:
         """Kineto's name of a copy with these arguments; empty without them."""
         return f"Memcpy {self.copy_kind} ({self.copy_from} -> {self.copy_to})" if self.copy_kind != "" else ""
+
+    @property
+    def input_sizes(self) -> frozenset[int] | None:
+        """The bytes of each tensor among the inputs of an op; None if its shapes are not recorded."""
+        try:
+            shapes = msgspec.json.decode(bytes(self.input_dims) or b"[]", type=list[Any])
+            types = msgspec.json.decode(bytes(self.input_type) or b"[]", type=list[str])
+        except NOT_EVENTS:
+            return None
+        tensors = (
+            (shape, BYTES_OF_DTYPE[name])
+            for shape, name in zip(shapes, types, strict=False)
+            if name in BYTES_OF_DTYPE and isinstance(shape, list) and len(shape) <= MAX_DIMENSIONS
+        )
+        sizes = (math.prod(shape) * width for shape, width in tensors if all(isinstance(side, int) for side in shape))
+        return frozenset(sizes) if shapes else None
 
 
 NO_ARGS: Final = Args()

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from pinprof.errors import TraceError
-from pinprof.trace.files import open_trace, stamp_of
+from pinprof.trace.files import open_trace
 from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.blocks import Blocks, without_trailing
 from pinprof.trace.reader.events import Event, LooseFile, Metadata, decode_each
@@ -37,7 +37,6 @@ def read_trace(path: str | Path) -> Trace:
     Raises TraceError, with the file's name, if the file cannot be read, is not a trace, or has no duration event.
     """
     path = str(path)
-    stamp = stamp_of(path)
     read = read_rows(path, ReadOptions())
     if not any(part.counts for part in read.parts):
         raise TraceError(f"{shown(path)}: {read.cut or NOTHING_RECORDED}")
@@ -45,7 +44,7 @@ def read_trace(path: str | Path) -> Trace:
     is_read = any(known_category(category) != NONE for category in categories)
     if not is_read and not read.cut and (other := other_profiler(categories, read.start, read.around)):
         raise TraceError(f"{shown(path)}: {other}")
-    return assemble(shown(path), read, stamp)
+    return assemble(shown(path), read)
 
 
 def read_rows(path: str, wanted: ReadOptions) -> FileContent:

@@ -1,7 +1,7 @@
 """The duration events of a file as columns, in the order of the file: made by reading, used by `assemble`."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import compress
@@ -26,6 +26,7 @@ from pinprof.trace.reader.events import (
     decode_timed_events,
 )
 from pinprof.trace.reader.salvage import check_malformed, salvage
+from pinprof.trace.spans.idle_times import LONG_OP_NS
 from pinprof.trace.spans.model_calls import LOOKUP
 from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
@@ -48,15 +49,6 @@ ALIASES = {
     "operator": "cpu_op",
 }
 """Categories that old versions of torch named differently."""
-
-TABLE_CATEGORIES = {
-    "ops": ("cpu_op",),
-    "annotations": ("user_annotation",),
-    "functions": ("python_function",),
-    "calls": CALL_CATEGORIES,
-    "gpu": GPU_CATEGORIES,
-}
-"""The tables of a trace whose events can be looked up, with their categories."""
 
 ID_ARGUMENTS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
@@ -187,7 +179,9 @@ class FilePart:
     repaired: int = 0
     """Events that were not JSON and have been repaired."""
     lookups: Mapping[int, bytes] = field(default_factory=dict)
-    """The `Input Dims` of `LOOKUP` ops as JSON, by their entry in the list of events."""
+    """The `Input Dims` of `LOOKUP` ops as JSON, by their row."""
+    input_sizes: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    """The bytes of each tensor among the inputs of long ops, by their row, where recorded."""
     op_numbers: tuple[int, ...] = ()
     """The numbers of its first and last ops, where recorded: torch numbers the host's events as it writes them."""
 
@@ -280,13 +274,20 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
     }
     instants = _of_phase("i", MEMORY_EVENT, events, phases) if "i" in phases_here else []
     memory = _memory(instants, shared, times, arguments)
-    places = np.flatnonzero(rows.name == shared.names.get(LOOKUP, NONE)).tolist()
-    recorded = arguments([chosen[place] for place in places])
-    lookups = {int(rows.entry[place]): bytes(args.input_dims) for place, args in zip(places, recorded, strict=True)}
-    ops = np.flatnonzero(category == _CATEGORY["cpu_op"]).tolist()
-    at_edges = [chosen[row] for row in (*ops[:1], *ops[-1:])]
-    numbers = tuple(number for args in arguments(at_edges) if (number := as_integer(args.number)) != NONE)
-    return FilePart(rows, counts, labels, 0, len(events), memory, lookups=lookups, op_numbers=numbers)
+
+    def args_of(places: Int64s) -> Iterator[tuple[int, Args]]:
+        return zip(places.tolist(), arguments([chosen[place] for place in places.tolist()]), strict=True)
+
+    looked_up = np.flatnonzero(rows.name == shared.names.get(LOOKUP, NONE))
+    lookups = {place: bytes(args.input_dims) for place, args in args_of(looked_up)}
+    ops = np.flatnonzero(category == _CATEGORY["cpu_op"])
+    long = ops[duration[ops] >= LONG_OP_NS]
+    input_sizes = {place: sizes for place, args in args_of(long) if (sizes := args.input_sizes) is not None}
+    at_edges = args_of(np.concatenate((ops[:1], ops[-1:])))
+    numbers = tuple(number for _, args in at_edges if (number := as_integer(args.number)) != NONE)
+    return FilePart(
+        rows, counts, labels, 0, len(events), memory, lookups=lookups, input_sizes=input_sizes, op_numbers=numbers
+    )
 
 
 def _columns(events: Sequence[Event]) -> Sequence[Sequence[Any]]:

@@ -5,10 +5,10 @@ Some versions of torch wrote quotes, backslashes and control characters in names
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,10 +38,6 @@ NAME_END = re.compile(rb'"\s*(?:,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:
 QUOTE = re.compile(rb'(?<!\\)((?:\\\\)*)"')
 
 
-Decode: TypeAlias = Callable[[bytes], Event | None]
-"""Returns the event in a JSON text, None if it is not one."""
-
-
 class Salvaged(NamedTuple):
     """The content of a text that is not JSON."""
 
@@ -56,10 +52,10 @@ class Salvaged(NamedTuple):
     """Whether the list ends there; otherwise the rest is the beginning of another event, or empty."""
 
 
-def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Salvaged:
+def salvage(text: bytes, *, is_last: bool) -> Salvaged:
     """Return the events in a text that begins with one; `is_last` says that the list ends in it, or should.
 
-    Each event is read by itself, by `decode`; one that is not JSON is repaired if possible, and otherwise counted.
+    Each event is read by itself; one that is not JSON is repaired if possible, and otherwise counted.
     Raises TraceError if there are too many of these.
     """
     cuts = [0, *(match.end() for match in EVENT_SEAM.finditer(text))]
@@ -69,8 +65,8 @@ def salvage(text: bytes, *, is_last: bool, decode: Decode = decode_event) -> Sal
     events: list[Event] = []
     repaired = malformed = index = 0
     while index < len(cuts):
-        event, width = _event(text, cuts[index], bounds[index : index + MAX_SEAMS_IN_EVENT], decode)
-        if event is None and (event := _repaired(_stripped(text[cuts[index] : bounds[index]]), decode)):
+        event, width = _event(text, cuts[index], bounds[index : index + MAX_SEAMS_IN_EVENT])
+        if event is None and (event := _repaired(_stripped(text[cuts[index] : bounds[index]]))):
             repaired += 1
         if event is not None:
             events.append(event)
@@ -88,10 +84,10 @@ def check_malformed(count: int) -> None:
         raise TraceError(f"the JSON is broken: more than {MAX_MALFORMED_EVENTS:,} events are; record the trace again")
 
 
-def _event(text: bytes, begin: int, ends: list[int], decode: Decode) -> tuple[Event | None, int]:
+def _event(text: bytes, begin: int, ends: list[int]) -> tuple[Event | None, int]:
     """Return the event that ends at the first of these positions at which it is whole, and how many were tried."""
     for width, end in enumerate(ends, start=1):
-        event = decode(_stripped(text[begin:end]))
+        event = decode_event(_stripped(text[begin:end]))
         if event is not None:
             return event, width
     return None, 1
@@ -110,14 +106,14 @@ def _whole(text: bytes) -> int:
         ends = (
             match.start() + 1 for match, _ in zip(LIST_END.finditer(text), range(MAX_LIST_ENDS_TRIED), strict=False)
         )
-        return next((end for end in ends if _repaired(text[:end], decode_event)), 0)
+        return next((end for end in ends if _repaired(text[:end])), 0)
 
 
-def _repaired(text: bytes, decode: Decode) -> Event | None:
+def _repaired(text: bytes) -> Event | None:
     """Return an event whose text is not JSON, None if its meaning is unclear."""
     for repair in (_without_controls, _with_escapes, _with_quoted_name):
         text = repair(text)
-        event = decode(text)
+        event = decode_event(text)
         if event is not None:
             return event
     return None

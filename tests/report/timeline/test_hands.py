@@ -11,7 +11,7 @@ from chromium import VIEW, Hands, Pages, box_of
 from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.analysis import Analysis, analyse
+from pinprof.analysis import analyse
 from pinprof.report.html import Markup
 from pinprof.report.page import page as page_around
 from pinprof.report.timeline import fragment
@@ -230,60 +230,6 @@ def test_a_wait_leads_to_what_it_waited_for(opened: Opened) -> None:
     hands.page.mouse.click(*hands.place("stalls", 1.5))
     hands.press("]")
     assert hands.details().startswith("gemm2")
-
-
-def with_args(folder: Path) -> Path:
-    """A step with an op on shapes, twice; each has a kernel with a grid, and args that are no text of ours."""
-    builder = TraceBuilder()
-    builder.step(0, 0, 1000)
-    for number in range(2):
-        zero = 500 * number
-        args = {"Input Dims": [[32, 3, 224, 224], [64, 3, 7, 7]], "Input type": ["float", "float"]}
-        builder.event("cpu_op", "aten::conv2d", zero + 10, 100, **args, **{"Ev Idx": 41 + number})
-        builder.kernel(zero + 100, 200, launch=zero + 50, name="conv_kernel")
-        builder.events[-1]["args"] |= {
-            "grid": [4, 98, 1],
-            "block": [32, 4, 1],
-            "registers per thread": 54,
-            "shared memory": 2064,
-            "<b>odd</b>": "</script><img src=x onerror=alert(1)>",
-        }
-    return builder.write(folder / "args.json")
-
-
-def test_a_click_tells_the_args_of_the_file(opened: Opened) -> None:
-    hands = opened(trace=with_args)
-    hands.press("0")
-    hands.page.mouse.click(*hands.place("ops", 0.05))
-    assert "inputs: [32, 3, 224, 224] float, [64, 3, 7, 7] float" in hands.details()
-    folded = hands.page.locator(".chosen details.args")
-    assert folded.locator("summary").inner_text() == "1 other arg"
-    assert not folded.locator("dl").is_visible()
-    folded.locator("summary").click()
-    assert folded.locator("dl").inner_text() == "Ev Idx 41"
-    hands.page.mouse.click(*hands.place("ops", 0.55))
-    assert hands.page.locator(".chosen dl").inner_text() == "Ev Idx 42"  # stays open
-    hands.page.mouse.click(*hands.place("stream 7", 0.7))
-    details = hands.details()
-    grid = "grid 4 x 98 x 1, block 32 x 4 x 1: 392 blocks, 50,176 threads"
-    assert grid.replace(" x ", " \N{MULTIPLICATION SIGN} ") in details
-    assert "inputs of aten::conv2d: [32, 3, 224, 224] float, [64, 3, 7, 7] float" in details
-    pairs = hands.page.locator(".chosen dl").first.locator("div").all_inner_texts()
-    assert "<b>odd</b> </script><img src=x onerror=alert(1)>" in pairs
-    assert "correlation 2" in pairs
-    assert hands.page.locator(".chosen img").count() == 0
-
-
-def test_a_click_says_why_there_are_no_args(opened: Opened) -> None:
-    def without_file(analysis: Analysis) -> Markup:
-        Path(analysis.trace.path).unlink()
-        return timeline_page(analysis)
-
-    hands = opened(without_file, trace=with_args)
-    hands.press("0")
-    hands.page.mouse.click(*hands.place("ops", 0.05))
-    assert "its args are not in this page: the file of the trace is gone" in hands.details()
-    assert hands.page.locator(".chosen details.args").count() == 0
 
 
 def test_the_overview_shows_the_window_and_is_dragged_resized_and_clicked(opened: Opened) -> None:

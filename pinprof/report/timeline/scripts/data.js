@@ -45,19 +45,14 @@ const readTimes = (gap, length) => {
 
 const MEASURES = new Set(["overlap", "memory"]); // sources of lanes that show a measure over time, not events
 
-const LATER = /^(set|own \d+)$/; // columns that are read on first use
-
 const readLane = (bytes, lane, base) => {
   const columns = {};
-  for (const [name, column] of Object.entries(lane.columns)) {
-    if (!LATER.test(name)) columns[name] = readColumn(bytes, column);
-  }
+  for (const [name, column] of Object.entries(lane.columns)) columns[name] = readColumn(bytes, column);
   const { gap, length, ...others } = columns;
   const named = Object.entries(others).filter(([name]) => name.startsWith("share "));
   if (named.length) others.shares = named.map(([name, column]) => [Number(name.slice("share ".length)), column]);
   const isPlain = others.kind.every((kind) => kind === others.kind[0]);
-  const later = (name) => (lane.columns[name] ? readColumn(bytes, lane.columns[name]) : undefined);
-  return { ...lane, ...others, ...readTimes(gap, length), base, size: gap.length, isPlain, later };
+  return { ...lane, ...others, ...readTimes(gap, length), base, size: gap.length, isPlain };
 };
 
 // The header that payload.py writes, with the columns of its lanes.
