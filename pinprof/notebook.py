@@ -32,8 +32,8 @@ from pinprof.report.comparison.words import verdict
 from pinprof.report.job.page import page_of_files
 from pinprof.report.job.text import job_to_text
 from pinprof.report.job.view import verdict_line
-from pinprof.report.objects import Contents, ReportObject, scalars_of
-from pinprof.report.trace.dataframes import ReportTables, figures_of, ranks_of_job
+from pinprof.report.python.dataframes import ReportTables, figures_of, ranks_of_job
+from pinprof.report.python.objects import Contents, ReportObject, scalars_of
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import trace_to_text
@@ -151,7 +151,7 @@ class Report(ReportTables, ReportObject):
 
     def timeline(self, *, steps: StepRange | None = None, range_ms: MsRange | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
-        from pinprof.report.trace.plotly_figures import timeline_figure  # noqa: PLC0415  plotly is slow to load
+        from pinprof.report.python.figures import timeline_figure  # noqa: PLC0415  plotly is slow to load
 
         return timeline_figure(self.analysis, timeline_title(self.analysis), steps, range_ms)
 
@@ -160,7 +160,7 @@ class Report(ReportTables, ReportObject):
 
         It leaves out figures that the trace is not fit for, and figures of zeros only.
         """
-        from pinprof.report.trace.plotly_figures import numbers  # noqa: PLC0415  plotly is slow to load
+        from pinprof.report.python.figures import numbers  # noqa: PLC0415  plotly is slow to load
 
         return {"timeline": self.timeline(), **numbers(self.profile)}
 

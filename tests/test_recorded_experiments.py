@@ -9,7 +9,7 @@ from pinprof.measurement.trust.doubt import Known
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.options import changes_of
 from pinprof.prediction.scenarios import ALL_WAITS, edits_of
-from pinprof.report.trace.finding_views import brief_views, to_do
+from pinprof.report.findings.views import brief_views, to_do
 from pinprof.report.whatif.text import prediction_to_text
 
 RECORDED = TRACES / "experiments"

@@ -362,7 +362,7 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
       pinprof timeline https://host/trace.json.gz -o timeline.html
     """  # noqa: D301  click looks for the backspace itself
     if plotly:
-        from pinprof.report.trace.plotly_figures import timeline_page
+        from pinprof.report.python.figures import timeline_page
     else:
         from pinprof.report.trace.page import timeline_page
 

@@ -281,7 +281,7 @@ def recorded(outputs: Outputs, agreement: "Agreement | None", spent: Spent, **op
 def _repeated(times: int, **task: Any) -> "tuple[ScriptRun, int]":
     """Run and record the script `times` times; return the run to report on, and the exit status."""
     from pinprof.capture.repetition import WorkerTask, record_repeatedly
-    from pinprof.report.trace.whole_run import words_of_runs
+    from pinprof.report.trace.sections.whole_run import words_of_runs
 
     repeated = record_repeatedly(WorkerTask(**task), times, say)
     if repeated.run is None:

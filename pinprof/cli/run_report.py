@@ -65,7 +65,7 @@ def report_outcome(
 
 def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
     """Report on one trace, and return its analysis."""
-    from pinprof.report.trace.whole_run import unsteady
+    from pinprof.report.trace.sections.whole_run import unsteady
 
     path = outputs.trace
     analysis = read(path, analysing(machine))
@@ -90,7 +90,7 @@ def say_verdict(path: Path, step: int) -> None:
 
 def _say_what_to_do(analysis: "Analysis", page: str) -> None:
     """Name the next commands: the page, and the prediction of the first change."""
-    from pinprof.report.trace.finding_views import whatif_command
+    from pinprof.report.findings.views import whatif_command
 
     command = whatif_command(analysis.profile, analysis.findings)
     say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))

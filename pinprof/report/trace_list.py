@@ -12,9 +12,9 @@ from rich.text import Text
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import RankPart
+from pinprof.report.findings.views import brief_views
 from pinprof.report.terminal import laid_out, unwrapped
-from pinprof.report.trace.finding_views import brief_views
-from pinprof.report.trace.host import named_lines, share_with_error
+from pinprof.report.trace.sections.host import named_lines, share_with_error
 from pinprof.report.words import NOTHING, known_length, place, printable
 from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.tables import WHOLE_TRACE

@@ -8,7 +8,13 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.wait_groups import BY_LIBRARY, BY_LINE, called_from_several, group_waits, place_in_group
+from pinprof.report.trace.sections.wait_groups import (
+    BY_LIBRARY,
+    BY_LINE,
+    called_from_several,
+    group_waits,
+    place_in_group,
+)
 from pinprof.report.words import whole_place
 from pinprof.trace import read_trace
 from pinprof.trace.lines import Place

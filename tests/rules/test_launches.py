@@ -15,7 +15,7 @@ from trace_parts import Scene, all_of, event, kernel, op, scene_of
 
 from pinprof.analyses.host_samples import CalledLine, HostSums, LibraryCall, measure_host
 from pinprof.measurement.measure import measure
-from pinprof.report.trace.finding_views import to_do
+from pinprof.report.findings.views import to_do
 from pinprof.report.trace.json import traces_to_json
 from pinprof.rules.catalogue.pin603_python_code import CODE_NOT_SEEN, NO_REMEDY_KNOWN
 from pinprof.rules.rule import Finding, Findings

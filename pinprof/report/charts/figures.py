@@ -18,7 +18,7 @@ from pinprof.report.timeline.kinds import (
     IDLE_KIND,
     OVERLAPPED_COPY_KIND,
 )
-from pinprof.report.wait_groups import WAIT_PARTS
+from pinprof.report.trace.sections.wait_groups import WAIT_PARTS
 from pinprof.report.words import copies_named, cut, short_place
 from pinprof.units import counted, duration, ms, percent, rate, sizes
 

@@ -15,7 +15,7 @@ from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Key, in_script, legend
 from pinprof.report.html import Markup
 from pinprof.report.timeline.kinds import EVENT_KINDS, KIND_OF_ORIGIN
-from pinprof.report.trace.host import measured_step_ns
+from pinprof.report.trace.sections.host import measured_step_ns
 from pinprof.report.words import cut
 from pinprof.trace.callers import STACK_ENTRY
 from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from pinprof.documents.findings import Collective
 from pinprof.ranks.compare import MIN_SHARE_EXPLAINED, MIN_SHARE_OF_REASON, MIN_SKEW_SHARE
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
+from pinprof.report.findings.views import named
 from pinprof.report.html import Column, number_columns
-from pinprof.report.trace.finding_views import named
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.verdict import known_headline
 from pinprof.report.view import Fact, ReportTable, Section

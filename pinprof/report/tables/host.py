@@ -23,7 +23,7 @@ from pinprof.report.tables.grid import (
     short_name,
     timed,
 )
-from pinprof.report.wait_groups import BY_LIBRARY, BY_LINE, WAIT_PARTS, called_from_several, group_waits
+from pinprof.report.trace.sections.wait_groups import BY_LIBRARY, BY_LINE, WAIT_PARTS, called_from_several, group_waits
 from pinprof.report.words import cut, place, short_place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at

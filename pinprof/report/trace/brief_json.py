@@ -16,14 +16,14 @@ from pinprof.documents.report import IrregularJson, Missing, StepsJson, TraceJso
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.ranks.rank import Ranks
+from pinprof.report.findings.json import ranks_of
+from pinprof.report.findings.views import FindingView, brief_views, finding_views, whatif_command
 from pinprof.report.job.view import longest_alone_first
 from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
-from pinprof.report.trace.finding_views import FindingView, brief_views, finding_views, whatif_command
-from pinprof.report.trace.findings_json import ranks_of
 from pinprof.report.trace.first_screen import first_screen
-from pinprof.report.trace.host import input_remedy, named_lines, running_code
 from pinprof.report.trace.json import MeasuredTrace, trace_of
+from pinprof.report.trace.sections.host import input_remedy, named_lines, running_code
 from pinprof.report.trace.verdict import headline
 from pinprof.report.words import capitalized, cut, figures_not_given, printable
 from pinprof.rules.rule import Finding, Findings, NumberEffect

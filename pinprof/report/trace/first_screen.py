@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pinprof.analyses.launches import Pause, SlowLaunches
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest, busiest_idle_times
-from pinprof.report.trace.finding_views import MIN_SAVED_SHARE_OF_STEP, FindingView, brief_views
+from pinprof.report.findings.views import MIN_SAVED_SHARE_OF_STEP, FindingView, brief_views
 from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict
 from pinprof.trace.metadata.info import batches_held

@@ -20,10 +20,10 @@ from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, given
 from pinprof.ranks.rank import Ranks
-from pinprof.report.trace.findings_json import costs_of, finding_of, joint_of, ranks_of, verdict_of
-from pinprof.report.trace.host import MAX_PARTS_OF_LINE, measured_step_ns
-from pinprof.report.trace.waits import seen_elsewhere
-from pinprof.report.trace.work import step_share, without_profiler_ns
+from pinprof.report.findings.json import costs_of, finding_of, joint_of, ranks_of, verdict_of
+from pinprof.report.trace.sections.host import MAX_PARTS_OF_LINE, measured_step_ns
+from pinprof.report.trace.sections.waits import seen_elsewhere
+from pinprof.report.trace.sections.work import step_share, without_profiler_ns
 from pinprof.rules.rule import Findings
 from pinprof.step_statistics import CONFIDENCE
 from pinprof.units import ms

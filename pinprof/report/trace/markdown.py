@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from textwrap import dedent
 
 from pinprof.measurement.profile import Profile
+from pinprof.report.findings.views import FindingView, finding_views, trace_argument
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import laid_out
-from pinprof.report.trace.finding_views import FindingView, finding_views, trace_argument
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import advice, headline

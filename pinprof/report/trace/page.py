@@ -16,6 +16,7 @@ from pinprof.report.charts.flame import fragment as flame
 from pinprof.report.charts.flame import host_flame, waits_flame
 from pinprof.report.charts.steps import part_times, steps_chart
 from pinprof.report.charts.svg import chart_svg
+from pinprof.report.findings.cards import changes
 from pinprof.report.html import Column, HtmlBarPart, Markup, inline_html, lines, note, remarks, shares, table
 from pinprof.report.page import page, report_page, top
 from pinprof.report.source import PLAIN, Code, Quoting
@@ -23,8 +24,9 @@ from pinprof.report.tables import grids_of, tables
 from pinprof.report.timeline import fragment
 from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
 from pinprof.report.timeline.kinds import COMPUTE_ONLY_KIND, EVENT_KINDS, IDLE_KIND
-from pinprof.report.trace.finding_cards import changes
 from pinprof.report.trace.first_screen import FirstScreen, first_screen
+from pinprof.report.trace.sections.whole_run import course_sections
+from pinprof.report.trace.sections.work import kind_sections, kinds_figure
 from pinprof.report.trace.step import (
     AS_TRACED,
     MIN_DRAWN_SHARE,
@@ -38,8 +40,6 @@ from pinprof.report.trace.step import (
 )
 from pinprof.report.trace.verdict import advice, headline, not_told, step_length
 from pinprof.report.trace.view import doubt_sections, event_sections, in_short, step_sections
-from pinprof.report.trace.whole_run import course_sections
-from pinprof.report.trace.work import kind_sections, kinds_figure
 from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
 from pinprof.units import between, counted, digits_of, duration

@@ -9,11 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.measurement.profile import Profile
+from pinprof.report.findings.views import FindingView, brief_views, finding_views, trace_argument
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
-from pinprof.report.trace.finding_views import FindingView, brief_views, finding_views, trace_argument
 from pinprof.report.trace.first_screen import FirstScreen, first_screen, is_of_verdict, removes_more
-from pinprof.report.trace.host import input_remedy, named_lines, parts_of_line, time_of_line
+from pinprof.report.trace.sections.host import input_remedy, named_lines, parts_of_line, time_of_line
+from pinprof.report.trace.sections.work import DEFAULT_ROWS, kind_sections
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import (
     advice,
@@ -27,7 +28,6 @@ from pinprof.report.trace.verdict import (
     why_no_finding,
 )
 from pinprof.report.trace.view import PARTS_SECTION, doubt_sections, event_sections, in_short, step_sections
-from pinprof.report.trace.work import DEFAULT_ROWS, kind_sections
 from pinprof.report.view import capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
     capitalized,

@@ -10,16 +10,16 @@ from pinprof.analyses.launches import PAUSE_MEANING
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import given
-from pinprof.report.trace.finding_views import MIN_SAVED_SHARE_OF_STEP, named
+from pinprof.report.findings.views import MIN_SAVED_SHARE_OF_STEP, named
 from pinprof.report.trace.first_screen import (
     MIN_FURTHER_CAUSE_SHARE_OF_STEP,
     FirstScreen,
     is_of_verdict,
     removes_more,
 )
-from pinprof.report.trace.host import first_line, host_time
+from pinprof.report.trace.sections.host import first_line, host_time
+from pinprof.report.trace.sections.whole_run import WHY_IRREGULAR
 from pinprof.report.trace.step import gpu_work_facts, name_of_whole, share_of_step, why_idle
-from pinprof.report.trace.whole_run import WHY_IRREGULAR
 from pinprof.report.words import (
     at_costliest_site,
     capitalized,

@@ -9,9 +9,18 @@ from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.figures import LOADER_MS
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
 from pinprof.measurement.trust.doubt import Doubt, Withheld, given
+from pinprof.report.findings.views import brief_views
 from pinprof.report.html import Column, number_columns
-from pinprof.report.trace.finding_views import brief_views
-from pinprof.report.trace.host import host_section
+from pinprof.report.trace.sections.host import host_section
+from pinprof.report.trace.sections.waits import wait_sections, waits_in_short
+from pinprof.report.trace.sections.whole_run import course_sections, precision
+from pinprof.report.trace.sections.work import (
+    collectives_in_short,
+    kernel_sections,
+    kinds_in_short,
+    op_sections,
+    ops_in_short,
+)
 from pinprof.report.trace.step import (
     AS_TRACED,
     bound_fact,
@@ -22,15 +31,6 @@ from pinprof.report.trace.step import (
     share_of_step,
     stall_facts,
     step_fact,
-)
-from pinprof.report.trace.waits import wait_sections, waits_in_short
-from pinprof.report.trace.whole_run import course_sections, precision
-from pinprof.report.trace.work import (
-    collectives_in_short,
-    kernel_sections,
-    kinds_in_short,
-    op_sections,
-    ops_in_short,
 )
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown

@@ -18,9 +18,9 @@ from pinprof.errors import PinprofError
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.figures import PlotlyFigure
 from pinprof.report.charts.timeline import MAX_STEP_BUTTONS, timeline_chart
+from pinprof.report.python.figures import timeline_page
 from pinprof.report.timeline.steps import whole_window
 from pinprof.report.trace.page import timeline_title
-from pinprof.report.trace.plotly_figures import timeline_page
 from pinprof.units import NS_PER_MS
 
 TITLE = ("trace.json", "1.00 ms per step.")

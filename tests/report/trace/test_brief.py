@@ -16,8 +16,8 @@ from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analysis import analyse
+from pinprof.report.findings.views import whatif_command
 from pinprof.report.source import Code
-from pinprof.report.trace.finding_views import whatif_command
 from pinprof.report.trace.text import to_brief, trace_to_text
 from pinprof.trace import read_trace
 

@@ -10,8 +10,8 @@ from trace_builder import TraceBuilder
 from pinprof.report.tables import grids_of
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
+from pinprof.report.trace.sections.work import DEFAULT_ROWS, kernel_label
 from pinprof.report.trace.text import trace_to_text
-from pinprof.report.trace.work import DEFAULT_ROWS, kernel_label
 
 WHERE = {"file": None, "line": None, "function": None, "places": 0, "module": None, "modules": 0}
 

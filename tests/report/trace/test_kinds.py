@@ -10,8 +10,8 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Known
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
+from pinprof.report.trace.sections.work import kinds_in_short, on_cores
 from pinprof.report.trace.verdict import input_uncertain, next_cause
-from pinprof.report.trace.work import kinds_in_short, on_cores
 from pinprof.rules.rule import Findings
 from pinprof.trace.metadata.info import Made, MadeLoader, batches_held
 

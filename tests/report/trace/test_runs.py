@@ -11,13 +11,13 @@ from pinprof.analysis import analyse
 from pinprof.document import range_ms
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
+from pinprof.report.findings.json import costs_of
 from pinprof.report.trace.brief_json import traces_to_brief_json
-from pinprof.report.trace.findings_json import costs_of
 from pinprof.report.trace.json import trace_of
+from pinprof.report.trace.sections.whole_run import precision, unsteady
 from pinprof.report.trace.step import step_fact
 from pinprof.report.trace.text import to_brief
 from pinprof.report.trace.verdict import step_length
-from pinprof.report.trace.whole_run import precision, unsteady
 from pinprof.report.view import Fact
 from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace

@@ -14,6 +14,7 @@ from pinprof.measurement.figures import STALL_MS
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
+from pinprof.report.trace.sections.waits import surprises
 from pinprof.report.trace.step import (
     MIN_DRAWN_SHARE,
     bound_fact,
@@ -25,7 +26,6 @@ from pinprof.report.trace.step import (
     step_parts,
 )
 from pinprof.report.trace.text import trace_to_text
-from pinprof.report.trace.waits import surprises
 from pinprof.report.view import Fact
 from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace

@@ -10,8 +10,7 @@ from pinprof.measurement.figures import BUBBLE_MS, STALL_MS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns
-from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styled
-from pinprof.report.wait_groups import (
+from pinprof.report.trace.sections.wait_groups import (
     WAIT_PARTS,
     WaitGroup,
     called_from_several,
@@ -19,6 +18,7 @@ from pinprof.report.wait_groups import (
     group_waits,
     place_in_group,
 )
+from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, whole_place
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period

@@ -3,10 +3,10 @@
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
+from pinprof.report.findings.views import FindingView, finding_views
 from pinprof.report.html import Markup, inline_html, lines, note
 from pinprof.report.source import Quoting
 from pinprof.report.timeline.worst_instance import zoom_attribute
-from pinprof.report.trace.finding_views import FindingView, finding_views
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.verdict import advice, why_no_finding
 from pinprof.report.words import (

@@ -15,13 +15,13 @@ from pinprof.documents.report import GpuJson, TraceJson
 from pinprof.documents.waits import CopiesJson, IdleJson, Loader, SiteJson
 from pinprof.ranks.rank import Ranks
 from pinprof.report.comparison.json import StepFigure, compared
-from pinprof.report.trace.findings_json import ranks_of
+from pinprof.report.findings.json import ranks_of
 from pinprof.units import NS_PER_MS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pinprof.report.trace.events import EventTable
+    from pinprof.report.python.events import EventTable
 
 
 ROWS_PER_STEP, ROWS_PER_TRACE = "mean step", "whole trace"
@@ -69,7 +69,7 @@ class ReportTables(ABC):
         `start_ms` counts from the start of step 1; `op`, `file`, `line` and `function` say what made it, as far as the
         trace shows that. `.kernels`, `.copies`, `.calls` and `.ops` are the rows of one kind, with its columns.
         """
-        from pinprof.report.trace.events import events_of  # noqa: PLC0415  pandas is slow to load
+        from pinprof.report.python.events import events_of  # noqa: PLC0415  pandas is slow to load
 
         return events_of(self.analysis.details, knows_exposed=self._document.overlap.exposed_ms is not None)
 
@@ -81,7 +81,7 @@ class ReportTables(ABC):
     @property
     def collectives(self) -> "pd.DataFrame":
         """A row for each collective of torch.distributed in the complete steps: `name`, `step`, `bytes`, ..."""
-        from pinprof.report.trace.events import collectives  # noqa: PLC0415  pandas is slow to load
+        from pinprof.report.python.events import collectives  # noqa: PLC0415  pandas is slow to load
 
         return collectives(self.analysis.details)
 

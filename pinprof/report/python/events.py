@@ -8,7 +8,7 @@ import pandas as pd
 
 from pinprof.analyses.copies import REASONS
 from pinprof.details import Details
-from pinprof.report.trace.dataframes import ROWS_PER_TRACE
+from pinprof.report.python.dataframes import ROWS_PER_TRACE
 from pinprof.trace.callers import UserCalls, function_around, outermost_op, places_of, user_calls, users_of
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.lines import Place

@@ -1,0 +1,1 @@
+"""Findings in words, as cards of a page, and as JSON."""

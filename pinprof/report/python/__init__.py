@@ -1,0 +1,1 @@
+"""Reports as Python objects: tables as DataFrames, figures of plotly."""
