@@ -19,7 +19,7 @@ report.whatif(drop_syncs="all").saving_ms       # the options of `pinprof whatif
 report.scalars()                                # its numbers by name, for a tracker of experiments
 report.save("report.html")                      # or .json
 
-pinprof.load("run/").ranks                      # the ranks of a job side by side; client=... on a Dask cluster
+pinprof.load("run/").ranks                      # the ranks of a job side by side
 pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, the same way
 pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here

@@ -1,4 +1,4 @@
-"""The analysis of one trace, for commands, notebooks, jobs and clusters."""
+"""The analysis of one trace, for commands, notebooks and jobs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

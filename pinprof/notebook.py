@@ -180,17 +180,15 @@ def load(
     machine: str | os.PathLike[str] | None = None,
     rank_from: str | None = None,
     jobs: int | None = None,
-    client: Any = None,
 ) -> Report:
     """Return the report on a trace, its file or URL; for a folder, a pattern or files, the `JobReport` on the ranks.
 
     `machine` is a file of `pinprof bench --json`: copies that become pinned are predicted at its rates, and the report
-    shows what that bench measured of pinning. Ranks are measured by `jobs` processes of this machine, by default one
-    for each core, or by the workers of `client`, a `dask.distributed.Client`, which stays open; `rank_from` is as for
-    `pinprof report`.
+    shows what that bench measured of pinning. Ranks are measured by `jobs` processes, by default one for each core;
+    `rank_from` is as for `pinprof report`.
 
     Raises TraceError if the source cannot be read as a trace, or the traces are not the ranks of a job, PinprofError if
-    `machine` or the cluster cannot be used.
+    `machine` cannot be used.
     """
     checked_pattern(rank_from)
     pinning = None if machine is None else read_machine(machine)
@@ -202,7 +200,7 @@ def load(
     files = [path for name in sources for path in trace_files(os.fspath(name))]
     if len(files) == 1:
         return Report(analyse(read_trace(files[0]), pinning))
-    measured, skipped = measure_all(files, jobs, client, pinning)
+    measured, skipped = measure_all(files, jobs, pinning)
     if not measured:
         raise TraceError(str(next(iter(skipped.values()), "no traces are given")))
     if len(measured) == 1:

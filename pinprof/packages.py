@@ -60,7 +60,6 @@ PACKAGES = (
     Package("fsspec", _URLS, ("fsspec",), "remote"),
     Package("gcsfs", _URLS, ("gcsfs",), "remote"),
     Package("s3fs", _URLS, ("s3fs",), "remote"),
-    Package("distributed", "many ranks on a cluster", ("distributed", "dask"), "dask"),
 )
 
 

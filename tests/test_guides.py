@@ -17,8 +17,7 @@ from recordings import ROOT, TRACES
 from torch.utils.data import DataLoader
 
 import pinprof
-from pinprof.cli.api import api_guide
-from pinprof.cli.explain import API
+from pinprof.cli.explain import API, api_guide
 from pinprof.report.explain import GUIDE_ORDER, guide_to_text, guides, to_list
 from pinprof.report.schema import DOCUMENTS
 from pinprof.rules.search import RULES
@@ -27,7 +26,7 @@ TEXTS = [README, *GUIDES]
 MOST_LINES, WIDEST_CODE = 200, 88
 MOST_WORDS_OF_README, MOST_WORDS_OF_GUIDES = 1_300, 24_000
 PYTHON = {"PYTHONPATH=.", "python"}
-OTHERS = {"cd", "dask", "eval", "export", "git", "gzip", "head", "install", "jq", "pip", "source", "ssh"}
+OTHERS = {"cd", "eval", "export", "git", "gzip", "head", "install", "jq", "pip", "source", "ssh"}
 """Commands that are not ours."""
 NOT_HERE = ("bench", "run")
 """Our commands that need a GPU: their options are looked at."""
@@ -140,7 +139,6 @@ def test_the_guide_on_waits_names_every_cause_with_its_rule() -> None:
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|src=\"([^\"]+)\"")
 NAMED = re.compile(r"`?pinprof (explain|schema) ([A-Za-z][\w-]*)")
 HOSTS = {
-    "distributed.dask.org",
     "filesystem-spec.readthedocs.io",
     "github.com",
     "hta.readthedocs.io",

@@ -1,4 +1,4 @@
-"""The traces of a job measured in processes of this machine and on a Dask cluster, where some die meanwhile."""
+"""The traces of a job measured in processes, where some die meanwhile."""
 
 import os
 import pickle
@@ -11,14 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from bench_builder import H200, BenchBuilder, as_json, gbps
-from command_line import copying_trace, invoke, is_one_line_error
+from command_line import copying_trace
 from fitting import fitting
 from msgspec.structs import replace
-from trace_builder import TraceBuilder, without_known_events
+from trace_builder import TraceBuilder
 
 import pinprof
 from pinprof.bench.advice import pinning
@@ -167,78 +166,24 @@ def test_ctrl_c_ends_a_job_with_one_line_and_leaves_no_process(tmp_path: Path, e
     assert not Path(f"/proc/{reader}").exists()
 
 
-# A Dask cluster
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """Return a client of a cluster of three processes."""
-    from distributed import Client, LocalCluster  # noqa: PLC0415  slow to load
-
-    with (
-        patch.dict(os.environ),  # Dask sets variables, with which `warm` would start a new Python for each program
-        LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+# In Python
 
 
 @pytest.mark.slow
-def test_a_cluster_whose_worker_is_killed_meanwhile_measures_all(client: Any, tmp_path: Path, endless: Path) -> None:
-    paths = written(tmp_path)
-    broken = tmp_path / "broken.json"
-    broken.write_text("<html>")
-    workers = client.run(os.getpid).values()
-    outcomes = measure_files([str(endless), *paths, str(broken)], client=client)
-    measured = dict([next(outcomes)])
-    (reader,) = until(lambda: readers(endless, workers))
-    endless.rename(tmp_path / "endless")
-    without_known_events().write(endless)  # what the next worker finds
-    os.kill(reader, signal.SIGKILL)
-    measured |= dict(outcomes)
-    assert isinstance(measured.pop(str(endless)), RankPart)
-    assert bytes_of(measured) == bytes_of(dict(measure_files([*paths, str(broken)], workers=2)))
-    assert "is not JSON" in str(measured[str(broken)])
-    assert client.status == "running"
-
-
-@pytest.mark.slow
-def test_what_is_not_asked_for_any_more_is_not_measured(client: Any, tmp_path: Path, endless: Path) -> None:
-    outcomes = measure_files([*written(tmp_path, 3), str(endless)], client=client)
-    next(outcomes)
-    outcomes.close()
-    until(lambda: not client.futures)
-
-
-@pytest.mark.slow
-def test_a_report_from_a_cluster_is_that_from_this_machine(client: Any, tmp_path: Path) -> None:
-    written(tmp_path)
-    (tmp_path / "broken.json").write_text("<html>")
-    here = invoke("report", tmp_path)
-    there = invoke("report", tmp_path, "--scheduler", client.scheduler.address)
-    assert there.exit_code == here.exit_code == 0
-    assert there.stdout == here.stdout
-    assert there.stderr == here.stderr
-    assert f"{RANKS} ranks of one job" in there.stdout
-
-
-@pytest.mark.slow
-def test_a_program_measures_a_job_with_a_client_of_its_own(client: Any, tmp_path: Path) -> None:
+def test_a_program_measures_a_job(tmp_path: Path) -> None:
     written(tmp_path, 3)
     (tmp_path / "broken.json").write_text("<html>")
     file = tmp_path / "machine" / "bench.json"
     file.parent.mkdir()
     file.write_text(as_json(SLOW))
-    report = pinprof.load(tmp_path, client=client, machine=file)
+    report = pinprof.load(tmp_path, jobs=2, machine=file)
     assert isinstance(report, pinprof.JobReport)
-    assert report.parts[0].findings.machine == "slow"  # the workers are given the machine
-    report = pinprof.load(tmp_path, client=client)
+    assert report.parts[0].findings.machine == "slow"  # the processes are given the machine
+    report = pinprof.load(map(Path, sorted(tmp_path.glob("*.*"))), jobs=2)
     assert isinstance(report, pinprof.JobReport)
-    assert str(report) == str(pinprof.load(map(Path, sorted(tmp_path.glob("*.gz"))), jobs=2))
     assert str(report).startswith("3 ranks of one job\n")
     assert [row.rank for row in report.ranks.rows] == [0, 1, 2]
     assert list(report.skipped) == [str(tmp_path / "broken.json")]
-    assert client.status == "running"
     report.save(tmp_path / "job.json")
     assert fitting((tmp_path / "job.json").read_text())["ranks"]["world_size"] == 3
 
@@ -251,36 +196,3 @@ def test_what_is_no_job_is_an_error(tmp_path: Path) -> None:
     report = pinprof.load([path])
     assert not isinstance(report, pinprof.JobReport)
     assert pinprof.load(tmp_path).profile.path == report.profile.path
-
-
-@pytest.mark.slow
-def test_workers_without_this_version_are_said_in_one_line(
-    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pinprof.trace_pool.VERSION", "99.0")
-    with pytest.raises(
-        PinprofError, match=r"^the Dask worker tcp://\S+ does not have pinprof 99.0 but 0.1.0; install it on"
-    ):
-        dict(measure_files(written(tmp_path, 2), client=client))
-
-
-@pytest.mark.slow
-def test_a_cluster_without_workers_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from distributed import Client, LocalCluster  # noqa: PLC0415  slow to load
-
-    monkeypatch.setattr("pinprof.trace_pool.WORKER_SECONDS", 0.2)
-    with (
-        LocalCluster(n_workers=0, dashboard_address=":0", processes=False) as cluster,
-        Client(cluster) as client,
-        pytest.raises(PinprofError, match="has no workers"),
-    ):
-        dict(measure_files(written(tmp_path, 2), client=client))
-
-
-@pytest.mark.slow
-def test_an_address_without_scheduler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pinprof.trace_pool.ANSWER_SECONDS", 1)
-    written(tmp_path, 2)
-    result = invoke("report", tmp_path, "--scheduler", "tcp://127.0.0.1:1")
-    assert is_one_line_error(result)
-    assert result.stderr.startswith("Error: tcp://127.0.0.1:1: no Dask scheduler answers there (")

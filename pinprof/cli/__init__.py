@@ -2,17 +2,13 @@
 
 import click
 
-from pinprof.cli.bench import bench, workload
+from pinprof.cli.changes import compare, verify, whatif
 from pinprof.cli.check import check
-from pinprof.cli.compare import compare
-from pinprof.cli.doctor import doctor
 from pinprof.cli.explain import explain, schema
-from pinprof.cli.export import export
 from pinprof.cli.group import Pinprof
-from pinprof.cli.report import report, timeline
-from pinprof.cli.run import run
-from pinprof.cli.whatif import verify, whatif
-from pinprof.cli.worker import worker
+from pinprof.cli.machine import bench, doctor, workload
+from pinprof.cli.report import export, report, timeline
+from pinprof.cli.run import run, worker
 from pinprof.version import VERSION
 
 

@@ -1,9 +1,11 @@
-"""`pinprof explain` and `pinprof schema`: show rules, guides, and the schemas of the JSON."""
+"""`pinprof explain` and `pinprof schema`: show rules, guides, the Python API, and the schemas of the JSON."""
 
+import inspect
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,12 +14,25 @@ from pinprof.cli.terminal import fail, page_options, say, show
 from pinprof.standard_streams import is_terminal
 from pinprof.units import listed
 
+if TYPE_CHECKING:
+    from pinprof.report.explain import Guide
+
 MOST_SUGGESTED_NAMES = 6
 """Of an error for an unknown name."""
 WIDEST_GUIDE_COLUMNS = 110
 """A guide in a wider terminal: longer lines are hard to read."""
 API = "api"
 """The topic that shows the Python API; no file has its text."""
+API_HEAD = """\
+# The Python API
+
+Every public name of the package: how it is called, and what it is.
+
+A time or a rate has its unit at the end of its name (`step_ms`, `bandwidth_gbps`); sizes are bytes, shares lie between
+0 and 1. `help(pinprof.load)` says more: arguments, errors, examples. CONTRIBUTING.md says which names are stable.
+"""
+REPORT_CLASSES = ("Report", "JobReport", "ComparisonReport")
+"""The classes whose tables and methods are listed; a class stands after the one that it inherits from."""
 
 
 def _topics() -> dict[str, str]:
@@ -63,13 +78,12 @@ def explain(topic: str | None, *, as_path: bool) -> None:
       pinprof explain what-if
       pinprof explain api
     """  # noqa: D301  click looks for the backspace itself
-    from pinprof.cli.api import HEAD, api_guide
     from pinprof.report.explain import GUIDE_FOLDER, Guide, guide_to_text, guides, to_catalogue, to_list, to_page
     from pinprof.rules.search import RULES
 
     width, color = page_options()
     if topic is None:
-        listed_guides = [*guides(), Guide(API, HEAD)]
+        listed_guides = [*guides(), Guide(API, API_HEAD)]
         show(to_list(listed_guides, width=width, color=color) + to_catalogue(RULES, width=width, color=color))
         say("Next: pinprof explain reading-a-report")
         return
@@ -104,6 +118,47 @@ def _known(name: str, titles: Mapping[str, str], what: str) -> str:
         close = close or [known[match] for match in get_close_matches(word, known, n=1)]
         fail(f"{name}: unknown {what}" + (f"; did you mean {listed(close, MOST_SUGGESTED_NAMES)}?" if close else ""))
     return known[word]
+
+
+def api_guide() -> "Guide":
+    """Return the public names as a guide: functions, reports with their tables and methods, other classes."""
+    import pinprof
+    from pinprof.report.explain import Guide
+
+    others = {name: getattr(pinprof, name) for name in pinprof.__all__ if name not in REPORT_CLASSES}
+    lines = [
+        API_HEAD,
+        "## Functions\n",
+        *(_api_entry(*item) for item in others.items() if not inspect.isclass(item[1])),
+    ]
+    listed = set[int]()
+    for name in REPORT_CLASSES:
+        report = getattr(pinprof, name)
+        lines += [f"\n## {name}\n", f"{_first_paragraph(report)}\n", *_api_members(report, listed)]
+    lines += ["\n## Other classes\n", *(_api_entry(*item) for item in others.items() if inspect.isclass(item[1]))]
+    return Guide("api", "\n".join(lines) + "\n")
+
+
+def _api_members(report: type, listed: set[int]) -> Iterator[str]:
+    """Yield the tables, figures and methods of a report that no report before it has."""
+    for owner in report.__mro__:
+        for name, member in vars(owner).items() if owner.__module__.startswith("pinprof.") else ():
+            if not name.startswith("_") and id(member) not in listed and inspect.getdoc(member):
+                listed.add(id(member))
+                yield _api_entry(name, member)
+
+
+def _api_entry(name: str, value: object) -> str:
+    """Return a name with what it takes, types left out, and the first paragraph of its docstring."""
+    arguments = ""
+    if inspect.isfunction(value):
+        taken = [each for each in inspect.signature(value).parameters.values() if each.name != "self"]
+        arguments = str(inspect.Signature([each.replace(annotation=inspect.Parameter.empty) for each in taken]))
+    return f"- `{name}{arguments}`: {_first_paragraph(value)}"
+
+
+def _first_paragraph(value: object) -> str:
+    return " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
 
 
 @click.command()

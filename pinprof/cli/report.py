@@ -1,14 +1,15 @@
-"""`pinprof report` and `pinprof timeline`: what a trace shows."""
+"""`pinprof report`, `timeline` and `export`: what a trace shows, as a report, as a page, and in Perfetto."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path, PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 import click
 
-from pinprof.cli.options import EDITOR_VARIABLE, NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.terminal import (
     check_outputs,
     fail,
@@ -17,13 +18,19 @@ from pinprof.cli.terminal import (
     progress,
     say,
     say_written,
+    show,
     show_text,
     write,
 )
 from pinprof.cli.traces import (
+    EDITOR_VARIABLE,
     FULL_TABLE_ROWS,
+    NO_SOURCE,
+    MachineFile,
     analysing,
+    code_of,
     expanded,
+    machine_option,
     measured_ranks,
     one_trace,
     print_report,
@@ -45,6 +52,8 @@ if TYPE_CHECKING:
 
 LONGEST_TRACE_LIST_CHARS = 60
 """Characters: a command names several traces if their names are no longer than this together, else only the first."""
+EXPORT_GZIP_LEVEL = 2
+"""Of isal's levels 0 to 3, the best that still packs faster than Perfetto unpacks."""
 
 
 @click.command(short_help="Say why a recorded step is slow, and what to change.")
@@ -71,7 +80,6 @@ LONGEST_TRACE_LIST_CHARS = 60
     f"{FULL_TABLE_ROWS} largest rows.",
 )
 @machine_option
-@click.option("--scheduler", metavar="ADDRESS", help="Measure on the Dask cluster of this scheduler.")
 @click.option(
     "--rank-from",
     metavar="PATTERN",
@@ -92,11 +100,11 @@ def report(
     step's own.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
-    why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine or on a
-    Dask cluster, whose workers read the traces themselves; it names and skips a trace that it cannot read. If a folder
-    holds several runs, which their recording times tell apart, it reports on the last of those with the most ranks. The
-    page of a job shows all ranks in one figure. Traces that are no job have a line each: the step, what limits it, the
-    first change, and what that saves; --full prints their reports one after the other.
+    why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine; it
+    names and skips a trace that it cannot read. If a folder holds several runs, which their recording times tell apart,
+    it reports on the last of those with the most ranks. The page of a job shows all ranks in one figure. Traces that
+    are no job have a line each: the step, what limits it, the first change, and what that saves; --full prints their
+    reports one after the other.
 
     \b
     Examples:
@@ -110,7 +118,6 @@ def report(
       pinprof report trace.json.gz --md - | gh pr comment --body-file -
       pinprof report run/ --html job.html --json job.json
       pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
-      pinprof report 's3://bucket/run/*.json.gz' --scheduler tcp://10.0.0.1:8786
     """  # noqa: D301  click looks for the backspace itself
     code, again = code_of(quotes=not no_source), _arguments(traces, machine)
     wanted = _Wanted(code=code, machine=machine, again=again, **options)
@@ -126,9 +133,8 @@ def report(
         hta = wanted.hta(files)
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
-        of_job = {"--scheduler": wanted.scheduler, "--rank-from": wanted.rank_from}
-        if given := [name for name, value in of_job.items() if value is not None]:
-            say(f"{' and '.join(given)}: no effect, as a job has several files")
+        if wanted.rank_from is not None:
+            say("--rank-from: no effect, as a job has several files")
     say_written(wanted.files)
     if wanted.is_full and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
         say(f"Next: pinprof report {wanted.again} --html report.html")
@@ -153,7 +159,6 @@ class _Wanted(NamedTuple):
     machine: MachineFile | None
     is_full: bool
     brief: bool
-    scheduler: str | None
     rank_from: str | None
     jobs: int | None
     again: str
@@ -223,7 +228,7 @@ def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
     from pinprof.ranks.runs import checked_pattern, job_of, numbered
 
     checked_pattern(wanted.rank_from)
-    measured, skipped = measured_ranks(files, wanted.jobs, wanted.scheduler, wanted.machine)
+    measured, skipped = measured_ranks(files, wanted.jobs, wanted.machine)
     try:
         job = job_of(numbered(measured, wanted.rank_from))
     except TraceError as error:
@@ -366,3 +371,94 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
     with progress("drawing the timeline"):
         page = timeline_page(analysis)
     write(output, page)
+
+
+@click.command(short_help="Write a trace again with pinprof's own tracks, for Perfetto.")
+@click.argument("trace", type=click.Path())
+@click.option(
+    "-o", "output", metavar="FILE", required=True, help="The trace to write, .json.gz or .json; - is standard output."
+)
+@force_option
+def export(trace: str, output: str, *, force: bool) -> None:
+    """Write the trace again with pinprof's own tracks, to look at in Perfetto.
+
+    Open the file at https://ui.perfetto.dev with "Open trace file", or drop it on that page. The page reads it in your
+    browser: nothing is uploaded. The process "pinprof" is at its top:
+
+    \b
+      stalls     of each host thread, by cause, with the line and what the host waited for
+      idle       all idle time of the GPU, by cause
+      exposed    copies during which no kernel runs, with the reason
+
+    The bytes of the trace itself stay as they are. pinprof leaves out tracks for which the trace is not fit, and says
+    so. TRACE is one trace, a file, a URL or - for standard input, as for pinprof report.
+
+    \b
+    Examples:
+      pinprof export trace.json.gz -o annotated.json.gz
+      ssh host cat trace.json.gz | pinprof export - -o annotated.json.gz
+      pinprof export s3://bucket/trace.json.gz -o - | jq '.traceEvents | length'
+    """  # noqa: D301  click looks for the backspace itself
+    from pinprof.trace.files import readable_twice
+
+    check_outputs((output,), force=force, reads=(trace,))
+    if output.lower().endswith(".zst"):
+        fail(f"{output}: Perfetto cannot open zstd; name it .json.gz or .json")
+    path = one_trace(trace)
+    with readable_twice(path) as file:
+        _export(file, shown(path), output)
+    if output != "-":
+        say(f"Wrote {output}")
+        say("Next: open https://ui.perfetto.dev and drop the file on it; nothing is uploaded")
+
+
+def _export(file: str, name: str, output: str) -> None:
+    from pinprof.analysis import analyse
+    from pinprof.errors import TraceError
+    from pinprof.report.perfetto import SLICE_CATEGORY, events, notes
+    from pinprof.report.words import capitalized
+    from pinprof.trace import read_trace
+    from pinprof.trace.files import open_trace
+    from pinprof.trace.reader.append import with_events
+    from pinprof.trace.reader.unpack import Unpacked
+
+    sentences: list[str] = []
+    try:
+        with progress(f"reading {Path(name).name}") as update:
+            trace = replace(read_trace(file), path=name)
+            if trace.counts.get(SLICE_CATEGORY):
+                fail(f"{name}: already has pinprof's tracks; export the original trace")
+            update(f"measuring {Path(name).name}")
+            analysis = analyse(trace, None, lambda: update(f"replaying {Path(name).name}"))
+            sentences += map(capitalized, notes(analysis))
+        with open_trace(file) as stream, progress(f"writing {Path(output).name}"):
+            ends_early = "The trace ends too early: the export stops after its last complete event"
+            text = with_events(Unpacked(stream), events(analysis), lambda: sentences.append(ends_early))
+            _write_text(text, output)
+    except TraceError as error:
+        raise TraceError(f"{name}: {str(error).removeprefix(f'{file}: ')}") from error  # a copy has another name
+    for sentence in sentences:
+        say(sentence)
+
+
+def _write_text(text: Iterable[bytes], output: str) -> None:
+    """Write a text whole or not at all, packed if the name says so; to standard output as it is."""
+    from isal import igzip
+
+    from pinprof.errors import PinprofError
+    from pinprof.outputs import opened
+
+    if output == "-":
+        for piece in text:
+            show(piece)
+        return
+    options = {"mode": "wb", "compresslevel": EXPORT_GZIP_LEVEL, "mtime": 0}
+    is_packed = output.lower().endswith(".gz")
+    try:
+        with (
+            opened(Path(output)) as plain,
+            igzip.IGzipFile("", fileobj=plain, **options) if is_packed else nullcontext(plain) as file,
+        ):
+            cast("BinaryIO", file).writelines(text)
+    except OSError as error:
+        raise PinprofError(f"{output}: cannot be written ({error.strerror or error})") from error

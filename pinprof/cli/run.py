@@ -1,7 +1,8 @@
-"""`pinprof run`: records a training script."""
+"""`pinprof run`: records a training script; for `--repeat` by `pinprof worker`, in processes of their own."""
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -9,7 +10,6 @@ import msgspec
 
 from pinprof.capture.options import RecordingOptions, on_command_line
 from pinprof.capture.steps.sources import AUTO, SOURCES_BY_OPTION, STEP_CALLS
-from pinprof.cli.options import NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.run_report import give_up, report_outcome, say_verdict
 from pinprof.cli.script import (
     BeforeScript,
@@ -23,6 +23,7 @@ from pinprof.cli.script import (
     refuse_no_script,
 )
 from pinprof.cli.terminal import Spent, check_outputs, fail, force_option, say, step_counter, users_program
+from pinprof.cli.traces import NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.errors import CaptureError, TooFewSteps
 from pinprof.host_time import HOST_TIME
 from pinprof.units import counted
@@ -293,3 +294,21 @@ def _repeated(times: int, **task: Any) -> "tuple[ScriptRun, int]":
 def _recording_options(options: dict[str, Any], *, force: bool) -> RecordingOptions:
     chosen = {name: options[name] for name in OFFERED}
     return RecordingOptions.of_command(**chosen, force=force, replaces_own=options["replaces_own"])
+
+
+@click.command(hidden=True)
+@click.argument("file", type=click.Path())
+def worker(file: str) -> None:
+    """Record the program of the task in FILE once for `--repeat`, write how it ended, and exit with its status."""
+    from pinprof.capture.repetition import WorkerTask
+
+    task = msgspec.json.decode(Path(file).read_bytes(), type=WorkerTask)
+    arguments = msgspec.structs.asdict(task)
+    output = arguments.pop("output")
+    outcome = recorded(outputs_of(output, output, of_job=False), None, Spent(), **arguments)
+    task.outcome.write_bytes(msgspec.json.encode(outcome, enc_hook=str))
+    for remark in outcome.remarks:
+        say(remark)
+    if outcome.exit_status:
+        say(f"The script failed with exit status {outcome.exit_status}.")
+    sys.exit(outcome.exit_status)

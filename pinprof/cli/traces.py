@@ -1,11 +1,14 @@
-"""Read, measure and report on the traces that a command is given."""
+"""What commands on traces share: options, and how they read, measure and report on the traces that they are given."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from pinprof.cli.options import MachineFile, say_if_of_other_gpu
+import click
+from click.core import ParameterSource
+
 from pinprof.cli.terminal import fail, progress, say, show_text, write
 from pinprof.host_time import HOST_TIME
 from pinprof.urls import STANDARD_INPUT, shown
@@ -13,9 +16,70 @@ from pinprof.urls import STANDARD_INPUT, shown
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.errors import TraceError
+    from pinprof.prediction.pinning import Pinning
     from pinprof.ranks.rank import RankPart
     from pinprof.report.source import Code
     from pinprof.trace import Trace
+    from pinprof.trace.metadata.info import Info
+
+EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
+
+NO_SOURCE = click.option(
+    "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
+)
+
+
+def code_of(*, quotes: bool = True) -> "Code":
+    """Return how pages show code, with the editor of the environment. Raises PinprofError if that is unknown."""
+    from pinprof.report.source import Code, editor_of
+
+    return Code(quotes, editor_of(os.environ.get(EDITOR_VARIABLE, "")))
+
+
+class MachineFile(NamedTuple):
+    """A file of `pinprof bench --json`, and what it says about pinned memory."""
+
+    path: str
+    pinning: "Pinning"
+    is_default: bool
+    """Whether the environment names it: then it applies only where it matters."""
+
+    @property
+    def words(self) -> str:
+        """The option that names it, to append to a command."""
+        return f" --machine {shlex.quote(self.path)}"
+
+
+def _read_machine(context: click.Context, option: click.Parameter, path: str | None) -> MachineFile | None:
+    if path is None:
+        return None
+    from pinprof.bench.advice import read_machine
+    from pinprof.bench.results import BenchError
+
+    is_default = context.get_parameter_source(option.name or "") is ParameterSource.ENVIRONMENT
+    try:
+        return MachineFile(path, read_machine(path), is_default)
+    except BenchError as error:
+        fail(f"{MACHINE_VARIABLE}: {error}" if is_default else str(error))
+
+
+machine_option = click.option(
+    "--machine",
+    metavar="BENCH.json",
+    envvar=MACHINE_VARIABLE,
+    show_envvar=True,
+    type=click.Path(),
+    callback=_read_machine,
+    help="A file of pinprof bench --json: how fast copies that become pinned are, and whether pinning pays.",
+)
+
+
+def say_if_of_other_gpu(machine: MachineFile | None, traces: "Iterable[Info]") -> None:
+    """Warn if the bench was measured on another GPU than the traces."""
+    names = sorted({device.name for info in traces for device in info.devices if device.name})
+    if machine and names and (gpu := machine.pinning.rates.gpu) not in names:
+        say(f"Note: {machine.path} was measured on {gpu}, the trace is of {' and '.join(names)}")
+
 
 Result = TypeVar("Result")
 Analyzer: TypeAlias = "Callable[[Trace, Callable[[], None]], Result]"
@@ -119,25 +183,23 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
 
 
 def measured_ranks(
-    paths: Sequence[str], jobs: int | None, scheduler: str | None, machine: MachineFile | None
+    paths: Sequence[str], jobs: int | None, machine: MachineFile | None
 ) -> "tuple[list[RankPart], dict[str, str]]":
     """Return what was measured of the traces in this order, and why other files are not traces.
 
-    `jobs` processes of this machine measure them, or the Dask cluster with this scheduler. Raises TraceError
-    if none is a trace.
+    `jobs` processes measure them. Raises TraceError if none is a trace.
     """
     from pinprof.errors import TraceError
-    from pinprof.trace_pool import cluster, measure_all
+    from pinprof.trace_pool import measure_all
 
-    client = cluster(scheduler) if scheduler else None
-    with closing(client) if client else nullcontext(), progress(f"measuring {len(paths)} traces") as update:
+    with progress(f"measuring {len(paths)} traces") as update:
         begin = HOST_TIME.monotonic()
 
         def on_measured(done: int, _: object) -> None:
             left_s = (HOST_TIME.monotonic() - begin) / done * (len(paths) - done)
             update(f"measuring: {done} of {len(paths)} traces, about {left_s:,.0f} s left")
 
-        measured, errors = measure_all(paths, jobs, client, machine and machine.pinning, on_measured)
+        measured, errors = measure_all(paths, jobs, machine and machine.pinning, on_measured)
     skipped = {path: str(errors[path]) for path in paths if path in errors}
     if not measured:
         say_skipped(skipped)

@@ -7,6 +7,7 @@ import pickle
 import sqlite3
 import tarfile
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def zipped() -> bytes:
 
 
 def database() -> bytes:
-    with sqlite3.connect(":memory:") as connection:
+    with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("create table kernels (name)")
         return connection.serialize() if hasattr(connection, "serialize") else b"SQLite format 3\x00" + bytes(100)
 

@@ -12,19 +12,11 @@ FIRST_BYTES = (
     (b"<", "an HTML or XML page; a download that needed a login ends as one"),
     (b"SQLite format 3\x00", "an SQLite database, such as nsys export and rocprofv3 write"),
     (b"NSYS", "a report of Nsight Systems"),
-    (b"NVR\x00", "a report of Nsight Compute"),
     (b"PK\x03\x04", "a zip archive, as torch.save writes, too; unpack it"),
-    (b"PK\x05\x06", "an empty zip archive"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it"),
     (b"BZh", "packed with bzip2; unpack it"),
     (b"\xfd7zXZ\x00", "packed with xz; unpack it"),
-    (b"\x04\x22\x4d\x18", "packed with lz4; unpack it"),
     *((b"\x80%c" % version, "a pickle, such as torch.cuda.memory._dump_snapshot writes") for version in range(2, 6)),
-    (b"memray", "a recording of memray"),
     *((mark, "text in UTF-16; iconv -f UTF-16 -t UTF-8 makes a trace of it") for mark in (b"\xff\xfe", b"\xfe\xff")),
-    (b"\x7fELF", "a program"),
-    (b"PAR1", "a Parquet file"),
-    (b"\x89PNG", "a picture"),
     (b"version https://git-lfs", "a pointer of Git LFS; run git lfs pull"),
     (b'{"Type":', "an export of nsys as JSON lines"),
     (b'{"type":', "an export of nsys as JSON lines"),
@@ -40,7 +32,6 @@ REFUSED_NAMES = (
     *((f".{name}{packed}", PERFETTO) for name in ("pftrace", "perfetto-trace") for packed in ("", ".gz")),
     (".py", "is a Python script, not a trace; to record it: pinprof run {}"),
     (".nsys-rep", f"is a report of Nsight Systems; {WHAT_IS_READ}"),
-    (".qdrep", f"is a report of Nsight Systems; {WHAT_IS_READ}"),
     (".ncu-rep", f"is a report of Nsight Compute; {WHAT_IS_READ}"),
     (".xplane.pb", f"is a profile of JAX or TensorFlow; {WHAT_IS_READ}"),
     (".ipynb", "is a notebook, not a trace; pinprof.profile records a loop in one"),
@@ -53,9 +44,7 @@ OF_OTHERS = (
     (re.compile(rb'"highres-ticks"|PjitFunction|/(?:device|host):[CGT]PU|TensorFlow|"XLA '), "JAX or TensorFlow"),
     (re.compile(rb"devtools\.timeline|disabled-by-default-|blink|\"v8\""), "Chrome or Node.js"),
     (re.compile(rb"rocprof|hipLaunchKernel|HIP API|BeginNs"), "rocprof"),
-    (re.compile(rb"Ascend|CANN|AscendCL"), "Ascend's profiler"),
     (re.compile(rb"nsys|NVTX|CUPTI_ACTIVITY"), "Nsight Systems"),
-    (re.compile(rb"py-spy|speedscope"), "py-spy"),
 )
 """What the traces of other profilers in Chrome's format have in them, and these profilers."""
 TAR_MAGIC, TAR_AT = b"ustar", 257
@@ -122,8 +111,6 @@ def _of_document(data: bytes) -> str | None:
         return "an execution graph, which ExecutionTraceObserver writes"
     if isinstance(document, list) and document and isinstance(document[0], list):
         return "a memory timeline, which export_memory_timeline writes"
-    if isinstance(document, dict) and "segments" in document:
-        return "a memory snapshot"
     if isinstance(document, dict) and str(document.get("schema", "")).startswith("pinprof."):
         return "a report of pinprof, not the trace that it is about"
     return None
