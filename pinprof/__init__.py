@@ -37,7 +37,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pinprof.errors import CaptureError, PinprofError, TraceError, UnsafeCopyError
+from pinprof.ground.errors import CaptureError, PinprofError, TraceError, UnsafeCopyError
 from pinprof.version import VERSION
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pinprof.details import Details, details_of
+from pinprof.ground.units import counted, one_line
 from pinprof.measurement.measure import profile_of
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
@@ -11,7 +12,6 @@ from pinprof.replay import Replay
 from pinprof.rules.rule import Findings
 from pinprof.rules.search import find_in
 from pinprof.trace import Trace
-from pinprof.units import counted, one_line
 
 
 @dataclass(frozen=True, eq=False, repr=False)

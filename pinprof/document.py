@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from pinprof.units import ms
+from pinprof.ground.units import ms
 
 PLACE_FIELDS = ("file", "line", "function")
 """The fields of a place in the code."""

@@ -7,7 +7,7 @@ from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import AUTO
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window.recording import profile
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 from pinprof.notebook import Report, report_on
 
 MAGIC_NAME = "pinprof"

@@ -18,7 +18,9 @@ from pinprof.bench.advice import read_machine
 from pinprof.comparison import Comparison
 from pinprof.comparison import compare as compared
 from pinprof.documents.report import TraceJson as Document
-from pinprof.errors import PinprofError, TraceError
+from pinprof.ground.errors import PinprofError, TraceError
+from pinprof.ground.standard_streams import is_terminal
+from pinprof.ground.units import counted
 from pinprof.measurement.profile import Profile
 from pinprof.prediction import Prediction, Scenario, predict
 from pinprof.prediction.pinning import Pinning
@@ -38,11 +40,9 @@ from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules.rule import Findings
-from pinprof.standard_streams import is_terminal
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import trace_files
 from pinprof.trace_pool import measure_all
-from pinprof.units import counted
 
 if TYPE_CHECKING:
     import pandas as pd

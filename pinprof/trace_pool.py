@@ -5,12 +5,12 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-from pinprof.errors import PinprofError, TraceError
+from pinprof.ground.errors import PinprofError, TraceError
+from pinprof.ground.processes import available_cores, in_processes, without_collections
+from pinprof.ground.urls import shown
 from pinprof.prediction.pinning import Pinning
-from pinprof.processes import available_cores, in_processes, without_collections
 from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.trace import read_trace
-from pinprof.urls import shown
 
 OF_THIS_PROCESS = "memory://"
 """The start of URLs of files that other processes cannot read."""

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 from isal import igzip
 
-from pinprof.processes import available_cores
+from pinprof.ground.processes import available_cores
 from scripts.bench_reader import OP_PROCESS, Cost, cost_of
 from scripts.bench_reader import make as repeat
 

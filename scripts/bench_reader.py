@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import click
 
-from pinprof.processes import children_of
+from pinprof.ground.processes import children_of
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("small_kernels.stack", "loader_pinned", "small_kernels")

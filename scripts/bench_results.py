@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from pinprof.bench import verdicts
 from pinprof.bench.results import Bench, Measured, from_json, shown, spread
+from pinprof.ground.units import percent, size
 from pinprof.report.bench.page import to_html
 from pinprof.report.bench.view import (
     OUTCOME_WORDS,
@@ -26,7 +27,6 @@ from pinprof.report.bench.view import (
     tables_by_size,
 )
 from pinprof.report.words import NOTHING
-from pinprof.units import percent, size
 
 MEASURED = ("ms", "GB/s")
 """Units of times and rates; the others are counts and answers."""

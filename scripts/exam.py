@@ -46,7 +46,7 @@ from typing import Any
 import click
 import torch
 
-from pinprof.outputs import write_whole
+from pinprof.ground.outputs import write_whole
 from scripts.examination.made_up import make
 from scripts.examination.processes import Ended, Hook, Noted, Place, reported, run, run_hooked
 from scripts.examination.program import PlaceError, Program

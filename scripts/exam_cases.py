@@ -24,7 +24,7 @@ from typing import Any
 
 import click
 
-from pinprof.outputs import write_whole
+from pinprof.ground.outputs import write_whole
 from scripts.examination.case_table import table
 from scripts.examination.cases import CASES, Case
 from scripts.examination.processes import Hook, Noted, Place, reported, run, run_hooked

@@ -20,7 +20,7 @@ import click
 import numpy as np
 
 from pinprof.details import details_of
-from pinprof.outputs import write_whole
+from pinprof.ground.outputs import write_whole
 from pinprof.replay import Replay
 from pinprof.replay.calibration import (
     COST_BOUNDS,

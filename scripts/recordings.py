@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from pinprof.errors import PinprofError
 from pinprof.gpu import link_and_driver
-from pinprof.outputs import write_whole
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.outputs import write_whole
 from scripts.pair_programs.parts import Step, synchronize
 
 PROFILER_WARM_UP_STEPS = 3

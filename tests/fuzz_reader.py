@@ -17,7 +17,7 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["pinprof"]):
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
     from pinprof.measurement.measure import measure
     from pinprof.report.trace.json import traces_to_json
     from pinprof.report.trace.text import trace_to_text

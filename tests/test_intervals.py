@@ -6,7 +6,18 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.intervals import Intervals, contains, covered, distinct, divided, gaps, intersect, length, subtract, union
+from pinprof.ground.intervals import (
+    Intervals,
+    contains,
+    covered,
+    distinct,
+    divided,
+    gaps,
+    intersect,
+    length,
+    subtract,
+    union,
+)
 
 TIMES = st.integers(-12, 12)
 PAIRS = st.lists(st.tuples(TIMES, TIMES), max_size=12)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 from pinprof.magic import report_of_cell
 
 pytestmark = pytest.mark.slow

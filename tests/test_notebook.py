@@ -16,7 +16,7 @@ from recordings import TRACES
 from trace_builder import TraceBuilder, without_known_events
 
 import pinprof
-from pinprof.errors import CaptureError, PinprofError, TraceError
+from pinprof.ground.errors import CaptureError, PinprofError, TraceError
 from pinprof.measurement.measure import measure
 from pinprof.notebook import Report, load, profile_step
 from pinprof.report.trace.page import to_html

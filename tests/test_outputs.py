@@ -11,8 +11,8 @@ from recordings import TRACES
 from trace_builder import TraceBuilder
 
 from pinprof import load
-from pinprof.errors import PinprofError
-from pinprof.outputs import check_outputs, hidden_folder, is_own, is_stream, unfinished, write_whole
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.outputs import check_outputs, hidden_folder, is_own, is_stream, unfinished, write_whole
 
 
 def mode(path: Path) -> int:

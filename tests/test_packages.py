@@ -18,7 +18,7 @@ from recordings import ROOT, TRACES
 
 from pinprof import gpu
 from pinprof.gpu import parsed_link, why_not
-from pinprof.packages import PACKAGES, Package, missing
+from pinprof.ground.packages import PACKAGES, Package, missing
 from pinprof.program.machine import sees_gpu
 
 READING = ROOT / "pinprof" / "reading.txt"

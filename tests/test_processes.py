@@ -13,8 +13,8 @@ from typing import TypeAlias
 import pytest
 from recordings import ROOT
 
-from pinprof import processes
-from pinprof.processes import end_process, exit_status, in_processes, without_collections
+from pinprof.ground import processes
+from pinprof.ground.processes import end_process, exit_status, in_processes, without_collections
 
 DIES = "__import__('os')._exit(9)"
 IS_OUT_OF_MEMORY = "(_ for _ in ()).throw(MemoryError)"
@@ -103,7 +103,7 @@ def test_a_process_ends_with_what_it_has_started(handler: str, status: int, monk
 
 WAITS = """
 import signal, sys
-from pinprof.processes import exit_status
+from pinprof.ground.processes import exit_status
 
 def told(number, handler, change=signal.signal):
     change(number, handler)

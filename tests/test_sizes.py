@@ -12,13 +12,13 @@ from trace_builder import TraceBuilder
 from pinprof.analyses.copies import Copied, total_bytes
 from pinprof.analysis import Analysis
 from pinprof.comparison import compare
+from pinprof.ground.units import sizes
 from pinprof.measurement.figures import PAGEABLE_BYTES
 from pinprof.measurement.profile import CopySums, Profile
 from pinprof.measurement.trust.doubt import Known
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.view import copy_cells
 from pinprof.trace.reader.assemble import MAX_COPY_BYTES
-from pinprof.units import sizes
 
 PAGEABLE = "HtoD (Pageable -> Device)"
 

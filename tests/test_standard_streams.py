@@ -8,7 +8,7 @@ import pytest
 
 DRIVER = """
 import os, sys
-from pinprof.standard_streams import is_terminal, program_may_replace_streams, own_error
+from pinprof.ground.standard_streams import is_terminal, program_may_replace_streams, own_error
 
 class Bare:  # as the logger of many a program, which has neither isatty nor fileno nor encoding
     def __init__(self, stream):

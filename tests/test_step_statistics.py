@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinprof.step_statistics import half_width, range_of_another, returning, unlike
+from pinprof.ground.step_statistics import half_width, range_of_another, returning, unlike
 
 
 @pytest.mark.parametrize(

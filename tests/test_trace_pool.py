@@ -21,8 +21,8 @@ from trace_builder import TraceBuilder
 
 import pinprof
 from pinprof.bench.advice import pinning
-from pinprof.errors import PinprofError, TraceError
-from pinprof.processes import children_of
+from pinprof.ground.errors import PinprofError, TraceError
+from pinprof.ground.processes import children_of
 from pinprof.ranks.rank import RankPart
 from pinprof.trace_pool import measure_files
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pinprof.units import between, counted, duration, listed, milliseconds, percent, ranged, rate, size
+from pinprof.ground.units import between, counted, duration, listed, milliseconds, percent, ranged, rate, size
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.urls import has_secret_of, is_url, redacted, shown
+from pinprof.ground.urls import has_secret_of, is_url, redacted, shown
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.intervals import Intervals, contains, covered, distinct, length, subtract, union
+from pinprof.ground.intervals import Intervals, contains, covered, distinct, length, subtract, union
 from pinprof.trace.tables import (
     DIRECTIONS,
     HOST_MEMORIES,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered
+from pinprof.ground.intervals import Intervals, covered
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.links import step_at
 from pinprof.trace.spans.idle_times import long_ops

@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from pinprof.hues import CALL, COLLECTIVE, INPUT, OP, WAIT
-from pinprof.hues import KERNEL as KERNEL_COLOUR
-from pinprof.intervals import Intervals, contains, covered, length
+from pinprof.ground.hues import CALL, COLLECTIVE, INPUT, OP, WAIT
+from pinprof.ground.hues import KERNEL as KERNEL_COLOUR
+from pinprof.ground.intervals import Intervals, contains, covered, length
 from pinprof.trace.collectives import collective_times
 from pinprof.trace.spans.idle_times import gaps_of
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace

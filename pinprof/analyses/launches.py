@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, distinct
+from pinprof.ground.intervals import Intervals, distinct
+from pinprof.ground.units import shortened
 from pinprof.trace.callers import module_around, module_name, outermost_op
 from pinprof.trace.links import follow
 from pinprof.trace.spans.phases import CALL_PHASES, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
-from pinprof.units import shortened
 
 LAUNCH_WITH_OTHER_WORK_NS = 1_000_000
 """A launch takes some microseconds, the launch of a large graph some hundreds. A launch of this length does other work,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, union
+from pinprof.ground.intervals import Intervals, covered, union
 from pinprof.trace.calls import SMALL_COPY_BYTES
 from pinprof.trace.frames import frame
 from pinprof.trace.links import step_at

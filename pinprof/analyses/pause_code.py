@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, intersect, subtract, union
+from pinprof.ground.intervals import Intervals, covered, intersect, subtract, union
 from pinprof.trace.callers import UserCalls, calling_function, places_of
 from pinprof.trace.frames import OWN_FILES, Frame, frame, is_torch_builtin, is_user_file, package_of
 from pinprof.trace.lines import PauseCode, Place

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, joined, length, subtract
+from pinprof.ground.intervals import Intervals, covered, joined, length, subtract
 from pinprof.trace.links import enclosing, step_at
 from pinprof.trace.spans.one_time_work import NEVER
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace

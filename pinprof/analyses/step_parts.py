@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.intervals import covered, intersect, length, subtract
+from pinprof.ground.intervals import covered, intersect, length, subtract
 from pinprof.trace.collectives import Collectives, collectives_of, is_collective_kernel
 from pinprof.trace.links import NO_WORK_NS, work_ends
 from pinprof.trace.tables import KERNEL, MEMCPY, NONE, Bools, Int64s, Trace

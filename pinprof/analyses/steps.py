@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, length
-from pinprof.step_statistics import EXPLAINING_SHARE_OF_EXCESS, FEWEST_TIMES, unlike_others
+from pinprof.ground.intervals import Intervals, covered, length
+from pinprof.ground.step_statistics import EXPLAINING_SHARE_OF_EXCESS, FEWEST_TIMES, unlike_others
 from pinprof.trace.links import NO_WORK_NS, work_ends
 from pinprof.trace.metadata.run_log import RECORDED
 from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace

@@ -18,8 +18,8 @@ from pinprof.bench.catalogue.training_loop import TRAINING_LOOP
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.judge import Claim, ClaimVerdict, Readings, judged
 from pinprof.bench.results import Bench, Measured, amount, shown, spread
-from pinprof.errors import PinprofError
-from pinprof.units import size
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.units import size
 
 EXPERIMENTS = (
     *(PINNING_COST, SMALL_TENSORS, SIX_STRATEGIES, COPY_OVERLAP, EARLY_READ, EARLY_WRITE, THREADED_PINNING),

@@ -8,8 +8,8 @@ from pinprof.bench.catalogue.pinning_cost import FRESH, PAGEABLE, PIN_TO
 from pinprof.bench.judge import PINNED_RATE, by_size, order
 from pinprof.bench.results import Bench, BenchError, Measured, from_json, shown
 from pinprof.document import read_document
+from pinprof.ground.units import rate, size
 from pinprof.prediction.pinning import Advice, PinnedRates, Pinning, Rates
-from pinprof.units import rate, size
 
 FLOAT_BYTES = 4
 SPREAD_OF_ANOTHER_RUN = 1.0

@@ -14,10 +14,10 @@ from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.bench.judge import Claim
 from pinprof.bench.results import Bar, Figure, Measured, Picture
 from pinprof.details import Details
-from pinprof.intervals import divided, union
+from pinprof.ground.intervals import divided, union
+from pinprof.ground.units import ms, percent
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, Int64s, Trace
-from pinprof.units import ms, percent
 
 if TYPE_CHECKING:
     import torch

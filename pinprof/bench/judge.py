@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from pinprof.bench.results import AT_SMALLEST, Bench, Figure, Measured, against, shown, spread
 from pinprof.document import Words, doc
-from pinprof.units import size
+from pinprof.ground.units import size
 
 SPREAD_SHARE = 0.5
 """How much of its spread a median is uncertain by. The spread holds the median of another bench in nine of ten cases,

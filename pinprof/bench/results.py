@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from pinprof.document import Count, Ms, Words, doc, one_of
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.units import NS_PER_MS, between, duration, rate
 from pinprof.pci_express import Link, pcie
-from pinprof.units import NS_PER_MS, between, duration, rate
 
 BENCH_NAME = "bench.json"
 BENCH_FILES = (Path(__file__).parent / BENCH_NAME, Path(__file__).parents[2] / "traces" / BENCH_NAME)

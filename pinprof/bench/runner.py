@@ -25,9 +25,9 @@ from pinprof.bench.results import Bench, Machine, Measured, Picture, Result, of_
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.recording import profile
 from pinprof.details import details_of
-from pinprof.errors import PinprofError
 from pinprof.gpu import link_and_driver, name_of_cpu
-from pinprof.processes import OWN_PROCESS_NAME, available_cores
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.processes import OWN_PROCESS_NAME, available_cores
 from pinprof.trace import read_trace
 from pinprof.version import VERSION
 

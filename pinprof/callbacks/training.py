@@ -10,12 +10,12 @@ from typing import Any
 
 from pinprof.capture.job import path_of_rank
 from pinprof.capture.window.recording import Recording, profile
-from pinprof.errors import CaptureError, unexpected
+from pinprof.ground.errors import CaptureError, unexpected
+from pinprof.ground.standard_streams import is_terminal
+from pinprof.ground.units import counted
 from pinprof.notebook import load
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.verdict import headline
-from pinprof.standard_streams import is_terminal
-from pinprof.units import counted
 
 STOP_WITH_RANKS = (
     "stop=True is for one process: the ranks of a job would stop at different steps and wait for each other forever; "

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from pinprof.capture.options import WARM_UP_S, Progress
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.host_time import HOST_TIME
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store

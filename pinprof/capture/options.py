@@ -6,8 +6,8 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from pinprof.errors import CaptureError
-from pinprof.units import counted
+from pinprof.ground.errors import CaptureError
+from pinprof.ground.units import counted
 
 NS_PER_S = 1_000_000_000
 

@@ -15,8 +15,8 @@ from pinprof.analyses.whole_run.regular_step import Runs, runs_of, timed_regular
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
-from pinprof.outputs import unfinished
-from pinprof.processes import exit_status, temporary_folder
+from pinprof.ground.outputs import unfinished
+from pinprof.ground.processes import exit_status, temporary_folder
 from pinprof.program.user_program import HOME
 from pinprof.trace.metadata.run_log import RUN_KEY, run_of_metadata
 

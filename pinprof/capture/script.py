@@ -23,12 +23,12 @@ from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.steps.watchdog import Watchdog
 from pinprof.capture.window.lean import OnLook
 from pinprof.capture.window.recording import OnWindow, Recording, profile
-from pinprof.errors import CaptureError, TooFewSteps
-from pinprof.outputs import shortest
+from pinprof.ground.errors import CaptureError, TooFewSteps
+from pinprof.ground.outputs import shortest
+from pinprof.ground.units import counted
 from pinprof.program.ending import Ending, ending_of
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import INTERRUPTED, UserProgram, exit_as_fork, join_threads
-from pinprof.units import counted
 
 MARK_STEPS = (
     "mark them yourself: call pinprof.step() at the end of each, or name the function that makes one with --step-marker"

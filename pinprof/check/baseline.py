@@ -13,7 +13,7 @@ from pinprof.document import read_document
 from pinprof.documents import report as documents
 from pinprof.documents.fields import DeviceJson, Library
 from pinprof.documents.waits import CopiesJson, OverlapJson, SiteJson, SyncsJson
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
 from pinprof.measurement.figures import OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS
 from pinprof.version import VERSION
 

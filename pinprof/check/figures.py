@@ -9,13 +9,13 @@ from pinprof.analysis import Analysis
 from pinprof.check.limits import QUANTITIES, UNIT_MS, UNIT_SHARE, WHOLE_SHARE, Quantity
 from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration
 from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, TraceFigure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, Withheld, given
 from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding
 from pinprof.rules.sums import Copies
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
-from pinprof.units import counted, duration
 
 NO_COMPLETE_STEP = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
 WHOLE_TRACE_IS_STEP = "no step was found, so the whole trace counts as one"

@@ -14,7 +14,7 @@ from pinprof.check.baseline import UNKNOWN_BEFORE, BaselineTrace, figure_before,
 from pinprof.check.figures import Bounded, TraceFigures
 from pinprof.check.limits import QUANTITIES, UNIT_MS, UNKNOWN_NUMBER, WHOLE_SHARE, Limits, Quantity
 from pinprof.check.places import CodePlace, finding_places
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.rules.rule import Finding, Severity
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.lines import Place

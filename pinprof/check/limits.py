@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pinprof.document import read_document
-from pinprof.errors import PinprofError
-from pinprof.units import NS_PER_MS, duration, how_many, size
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.units import NS_PER_MS, duration, how_many, size
 
 if sys.version_info >= (3, 11):
     import tomllib

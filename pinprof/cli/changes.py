@@ -29,7 +29,7 @@ from pinprof.cli.traces import (
     refuse_two_inputs,
     say_if_of_other_gpu,
 )
-from pinprof.urls import STANDARD_INPUT
+from pinprof.ground.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
     from pinprof.details import Details

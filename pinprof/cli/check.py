@@ -88,7 +88,7 @@ def check(
     from pinprof.check.baseline import read_baseline
     from pinprof.check.figures import measure_figures
     from pinprof.check.judge import NOT_JUDGED, NOT_KEPT, judge_all, outcome
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
 
     limits, file = _limits(config, options, is_compared=baseline is not None)
     check_outputs((output,), force=force, reads=(*traces, baseline, file))

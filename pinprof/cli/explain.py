@@ -11,8 +11,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from pinprof.cli.terminal import fail, page_options, say, show
-from pinprof.standard_streams import is_terminal
-from pinprof.units import listed
+from pinprof.ground.standard_streams import is_terminal
+from pinprof.ground.units import listed
 
 if TYPE_CHECKING:
     from pinprof.report.explain import Guide

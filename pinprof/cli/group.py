@@ -15,10 +15,10 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from pinprof.cli.terminal import Ended, ended_by_signals, fail, give_up_output, make_writable
-from pinprof.errors import TRACEBACK, PinprofError, unexpected
-from pinprof.packages import missing
-from pinprof.standard_streams import is_terminal
-from pinprof.urls import STANDARD_INPUT, local_path
+from pinprof.ground.errors import TRACEBACK, PinprofError, unexpected
+from pinprof.ground.packages import missing
+from pinprof.ground.standard_streams import is_terminal
+from pinprof.ground.urls import STANDARD_INPUT, local_path
 
 WELCOME = """\
 pinprof shows why a PyTorch training step is slow, and which line to change.

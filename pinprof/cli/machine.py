@@ -21,7 +21,7 @@ from pinprof.cli.terminal import (
     show,
     write,
 )
-from pinprof.packages import PACKAGES, Package
+from pinprof.ground.packages import PACKAGES, Package
 from pinprof.version import VERSION
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def _file(record: str, case: str) -> Path:
 def _record(experiment: "Experiment", case: int, file: Path, *, quick: bool) -> None:
     """Record a case in a new process: a process that has recorded one cannot time the next."""
     from pinprof.bench.runner import OtherProcess, OtherProcessError, recorded_case
-    from pinprof.errors import CaptureError
+    from pinprof.ground.errors import CaptureError
 
     name = experiment.cases[case].name
     with progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:

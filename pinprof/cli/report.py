@@ -39,7 +39,7 @@ from pinprof.cli.traces import (
     say_skipped,
     write_page,
 )
-from pinprof.urls import STANDARD_INPUT, redacted, shown
+from pinprof.ground.urls import STANDARD_INPUT, redacted, shown
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
@@ -224,7 +224,7 @@ class _Wanted(NamedTuple):
 
 def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
     """Report on several files: as the ranks of a job, or in a line each if they are not."""
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
     from pinprof.ranks.runs import checked_pattern, job_of, numbered
 
     checked_pattern(wanted.rank_from)
@@ -300,7 +300,7 @@ def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
 
     It skips other files silently, because the report names them.
     """
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
     from pinprof.hta.breakdowns import breakdown_of
 
     figures = {}
@@ -414,7 +414,7 @@ def export(trace: str, output: str, *, force: bool) -> None:
 
 def _export(file: str, name: str, output: str) -> None:
     from pinprof.analysis import analyse
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
     from pinprof.report.perfetto import SLICE_CATEGORY, events, notes
     from pinprof.report.words import capitalized
     from pinprof.trace import read_trace
@@ -445,8 +445,8 @@ def _write_text(text: Iterable[bytes], output: str) -> None:
     """Write a text whole or not at all, packed if the name says so; to standard output as it is."""
     from isal import igzip
 
-    from pinprof.errors import PinprofError
-    from pinprof.outputs import opened
+    from pinprof.ground.errors import PinprofError
+    from pinprof.ground.outputs import opened
 
     if output == "-":
         for piece in text:

@@ -24,9 +24,9 @@ from pinprof.cli.script import (
 )
 from pinprof.cli.terminal import Spent, check_outputs, fail, force_option, say, step_counter, users_program
 from pinprof.cli.traces import NO_SOURCE, MachineFile, code_of, machine_option
-from pinprof.errors import CaptureError, TooFewSteps
-from pinprof.host_time import HOST_TIME
-from pinprof.units import counted
+from pinprof.ground.errors import CaptureError, TooFewSteps
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.units import counted
 
 if TYPE_CHECKING:
     from pinprof.capture.job import Agreement

@@ -14,16 +14,16 @@ from pinprof.cli.report import report
 from pinprof.cli.script import Outputs
 from pinprof.cli.terminal import progress, say, say_written
 from pinprof.cli.traces import MachineFile, analysing, print_report, read, write_page
-from pinprof.host_time import HOST_TIME
-from pinprof.outputs import shortest
-from pinprof.units import counted
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.outputs import shortest
+from pinprof.ground.units import counted
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.capture.children.notes import ChildRun
     from pinprof.capture.job import Agreement, WrittenTrace
     from pinprof.capture.script import ScriptRun
-    from pinprof.errors import PinprofError
+    from pinprof.ground.errors import PinprofError
     from pinprof.report.source import Code
 
 TRACES_WITHIN_S = 300.0

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from pinprof.cli.terminal import fail, say, show, users_program
-from pinprof.outputs import STANDARD
+from pinprof.ground.outputs import STANDARD
 from pinprof.program.user_program import is_script
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from pinprof import outputs
-from pinprof.errors import PinprofError
-from pinprof.host_time import HOST_TIME
-from pinprof.standard_streams import is_terminal, own_error, program_may_replace_streams
-from pinprof.urls import local_path, redacted
+from pinprof.ground import outputs
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.standard_streams import is_terminal, own_error, program_may_replace_streams
+from pinprof.ground.urls import local_path, redacted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

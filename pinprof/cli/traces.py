@@ -10,12 +10,12 @@ import click
 from click.core import ParameterSource
 
 from pinprof.cli.terminal import fail, progress, say, show_text, write
-from pinprof.host_time import HOST_TIME
-from pinprof.urls import STANDARD_INPUT, shown
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
     from pinprof.prediction.pinning import Pinning
     from pinprof.ranks.rank import RankPart
     from pinprof.report.source import Code
@@ -90,7 +90,7 @@ FULL_TABLE_ROWS = 15
 
 def read(path: str, analyze: "Analyzer[Result]", which: str = "") -> Result:
     """Read a trace, and return what `analyze` returns; `which` says in the progress which file of several it is."""
-    from pinprof.processes import without_collections
+    from pinprof.ground.processes import without_collections
     from pinprof.trace import read_trace
 
     name = f"{PurePath(shown(path)).name}{which}"
@@ -133,7 +133,7 @@ def expanded(arguments: Sequence[str]) -> list[Argument]:
 
 def read_all(arguments: Sequence[Argument], analyze: "Analyzer[Result]") -> Iterator[Result]:
     """Yield what `analyze` returns of each trace; name and skip files of a folder or a pattern that are not traces."""
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
 
     for argument in arguments:
         usable = 0
@@ -151,7 +151,7 @@ def read_all(arguments: Sequence[Argument], analyze: "Analyzer[Result]") -> Iter
 
 def each_outcome(arguments: Sequence[str], analyze: "Analyzer[Result]") -> "Iterator[tuple[str, Result | TraceError]]":
     """Yield the name of each trace with what `analyze` returns of it, or with the reason why it cannot be read."""
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
     from pinprof.trace.files import trace_files
 
     refuse_two_inputs(arguments)
@@ -165,7 +165,7 @@ def each_outcome(arguments: Sequence[str], analyze: "Analyzer[Result]") -> "Iter
 
 
 def _outcomes(argument: Argument, analyze: "Analyzer[Result]") -> "Iterator[tuple[str, Result | TraceError]]":
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
 
     for number, path in enumerate(argument.files, start=1):
         outcome: Result | TraceError
@@ -189,7 +189,7 @@ def measured_ranks(
 
     `jobs` processes measure them. Raises TraceError if none is a trace.
     """
-    from pinprof.errors import TraceError
+    from pinprof.ground.errors import TraceError
     from pinprof.trace_pool import measure_all
 
     with progress(f"measuring {len(paths)} traces") as update:
@@ -247,7 +247,7 @@ def print_report(
 
 def write_page(path: str, measured: "Sequence[Analysis]", code: "Code") -> None:
     """Write the page on the traces."""
-    from pinprof.processes import without_collections
+    from pinprof.ground.processes import without_collections
     from pinprof.report.trace.page import to_html
 
     with without_collections(), progress("drawing the page"):

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from pinprof.documents.report import Hta, HtaKernel, HtaLaunches, HtaStream, HtaTimes
+from pinprof.ground.units import ms
 from pinprof.hta import trace_analysis
 from pinprof.hta.recording import HTA_UNIT_NS
 from pinprof.trace.tables import NONE
-from pinprof.units import ms
 
 T = TypeVar("T")
 SLOW_CALL_US, LATE_US = 50, 100

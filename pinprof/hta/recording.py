@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 
-from pinprof.errors import PinprofError, TraceError
+from pinprof.ground.errors import PinprofError, TraceError
+from pinprof.ground.urls import HIDDEN, STANDARD_INPUT, is_url, shown
 from pinprof.trace import Trace
 from pinprof.trace.files import open_trace, rank_in_name, trace_files
 from pinprof.trace.metadata.recorded import recorded_rank
@@ -20,7 +21,6 @@ from pinprof.trace.reader.rows import KNOWN_CATEGORIES, Codes, ReadOptions, Rows
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import NONE, Bools, Int64s
 from pinprof.trace.threads import ThreadKey
-from pinprof.urls import HIDDEN, STANDARD_INPUT, is_url, shown
 
 LEFT_OUT_BY_HTA = ("", "Trace")
 """HTA leaves out duration events of these categories; the latter is the span of the recording."""

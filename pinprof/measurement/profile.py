@@ -16,10 +16,10 @@ from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs.sites import BareSite, Stalled, WaitCost
 from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
+from pinprof.ground.units import duration, one_line
 from pinprof.measurement.trust.doubt import Doubt, Known, KnownOrWithheld, WithheldKinds, given
 from pinprof.replay import StepEstimate
 from pinprof.trace.metadata.info import Info
-from pinprof.units import duration, one_line
 
 TimesByCause = tuple[tuple[str, int], ...]
 """(cause, ns), the longest first."""

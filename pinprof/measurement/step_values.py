@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pinprof.details import Details
-from pinprof.intervals import covered
+from pinprof.ground.intervals import covered
 from pinprof.trace.links import NO_WORK_NS, work_ends
 from pinprof.trace.tables import NONE, PAGEABLE, Int32s, Int64s, Trace, rows_by
 

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import structs
 
 from pinprof.details import Details
-from pinprof.intervals import Intervals, contains, covered, union
+from pinprof.ground.intervals import Intervals, contains, covered, union
 from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, handed_on, in_graphs
 from pinprof.prediction.pinning import PinnedRates, pinned_rate
 from pinprof.replay.program import (

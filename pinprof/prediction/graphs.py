@@ -11,7 +11,7 @@ from msgspec import structs
 
 from pinprof.analyses.syncs.causes import ALLOCATIONS, WAITS
 from pinprof.analyses.syncs.sites import Syncs
-from pinprof.intervals import contains
+from pinprof.ground.intervals import contains
 from pinprof.replay.program import ISSUE, OWN_WAIT, Call, GpuWork, with_works
 from pinprof.trace.lines import Place
 from pinprof.trace.spans.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, TO_WEIGHT, optimizer_steps, phase_of_calls

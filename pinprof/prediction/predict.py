@@ -9,7 +9,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from pinprof.details import details_of
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
+from pinprof.ground.units import NS_PER_MS, duration, one_line
 from pinprof.prediction.edits import NO_EDITS, Edits, NotedPauses, edited
 from pinprof.prediction.scenarios import Scenario, edits_of, places_in
 from pinprof.replay import Replay
@@ -18,7 +19,6 @@ from pinprof.replay.program import Floats
 from pinprof.replay.replay import Paces
 from pinprof.replay.worlds import RangeNs, middle, range_of
 from pinprof.trace import Trace, read_trace
-from pinprof.units import NS_PER_MS, duration, one_line
 
 
 @dataclass(frozen=True)

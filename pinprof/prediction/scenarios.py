@@ -12,14 +12,14 @@ from pinprof.analyses.syncs.causes import ALLOCATIONS, BLOCKING_COPIES, WAITS
 from pinprof.analyses.syncs.sites import Site, Syncs
 from pinprof.details import Details
 from pinprof.document import Gbps, doc
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
+from pinprof.ground.units import listed
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import Region, calls_to_fuse, capture_of
 from pinprof.prediction.pinning import PinnedRates
 from pinprof.replay.bound import feed_of
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
-from pinprof.units import listed
 
 MAX_NAMED_PLACES = 20
 """Places that an error names, the costliest ones; the rest is counted."""

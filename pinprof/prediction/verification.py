@@ -14,8 +14,8 @@ from pinprof.analyses.syncs.causes import BLOCKING_COPIES, OF_COPIES_TO_GPU
 from pinprof.analyses.syncs.site_matches import GONE_SHARE, SiteCount, match_sites
 from pinprof.analyses.syncs.sites import Site
 from pinprof.details import Details
-from pinprof.errors import TraceError
-from pinprof.intervals import Intervals, covered
+from pinprof.ground.errors import TraceError
+from pinprof.ground.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.prediction import Edits, Prediction, Scenario, predict_edits
 from pinprof.prediction.edits import NO_EDITS

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 from pinprof.program.user_program import OWN_FOLDERS, CodeChange, UserProgram, is_installed, status_after
 
 

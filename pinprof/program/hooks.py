@@ -19,8 +19,8 @@ from inspect import getattr_static
 from types import ModuleType
 from typing import Any
 
-from pinprof.errors import TRACEBACK, unexpected
-from pinprof.standard_streams import own_error
+from pinprof.ground.errors import TRACEBACK, unexpected
+from pinprof.ground.standard_streams import own_error
 
 
 class Faults:

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from pinprof.host_time import HOST_TIME
-from pinprof.processes import MEMINFO, machine_memory
-from pinprof.standard_streams import OwnDescriptor
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.processes import MEMINFO, machine_memory
+from pinprof.ground.standard_streams import OwnDescriptor
+from pinprof.ground.units import NS_PER_MS
 from pinprof.trace.metadata.info import HostMemory, UnreadGradients
-from pinprof.units import NS_PER_MS
 
 EventMark: TypeAlias = Any
 """A moment on the GPU (`torch.cuda.Event`), or None."""

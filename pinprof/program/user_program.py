@@ -18,8 +18,8 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
-from pinprof.errors import CaptureError
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.errors import CaptureError
+from pinprof.ground.host_time import HOST_TIME
 
 OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "program", "races"))
 """Folders of pinprof whose frames come between the program and python, and belong to neither."""

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex
 
 import torch
 
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.host_time import HOST_TIME
 from pinprof.program.hooks import noting, replaced
 
 SYNC_WARNING = "called a synchronizing CUDA operation"

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pinprof.ground.units import NS_PER_MS
 from pinprof.program.machine import has_gpu
 from pinprof.races.clocks import Stream
-from pinprof.units import NS_PER_MS
 
 # ruff: noqa: SLF001  some of this has no public name
 

@@ -11,7 +11,8 @@ from os import getpid
 from typing import Literal, get_args
 from weakref import WeakSet
 
-from pinprof.errors import PinprofError, UnsafeCopyError
+from pinprof.ground.errors import PinprofError, UnsafeCopyError
+from pinprof.ground.units import counted
 from pinprof.program.ending import ending_of
 from pinprof.program.user_program import UserProgram, exit_as_fork
 from pinprof.program.waits import has_compiled
@@ -22,7 +23,6 @@ from pinprof.races.violation import Synchronize, Synchronizes, Violation
 from pinprof.races.watch import Watch
 from pinprof.rules.catalogue import pin507_unneeded_synchronize
 from pinprof.trace.lines import Place
-from pinprof.units import counted
 
 if sys.version_info >= (3, 11):
     from typing import Self

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from pinprof.ground.units import duration, size
 from pinprof.races.clocks import Stream
 from pinprof.races.pending_copies import Access, Copy, Extent, PendingCopies
 from pinprof.rules.catalogue import (
@@ -16,7 +17,6 @@ from pinprof.rules.catalogue import (
 )
 from pinprof.rules.rule import Rule
 from pinprof.trace.lines import Place, SourceLine
-from pinprof.units import duration, size
 
 MAX_FRAMES_BESIDE_LINE = 5
 """How many library frames a text shows between the user's line and the call."""

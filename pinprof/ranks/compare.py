@@ -13,6 +13,7 @@ from pinprof.analyses.launches import PAUSE_MEANING
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.sites import SiteIdentity
 from pinprof.documents.findings import Collective, TrafficJson
+from pinprof.ground.units import ms
 from pinprof.measurement.figures import EXPOSED_MS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
@@ -31,7 +32,6 @@ from pinprof.rules.sums import within
 from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE
-from pinprof.units import ms
 from pinprof.verdict.step_limits import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]

@@ -11,7 +11,8 @@ from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.step_parts import step_windows
 from pinprof.analysis import Analysis, analyse
 from pinprof.documents.findings import Collective, TrafficJson
-from pinprof.intervals import Intervals, covered
+from pinprof.ground.intervals import Intervals, covered
+from pinprof.ground.units import counted, one_line
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
@@ -20,7 +21,6 @@ from pinprof.replay.machine import pace
 from pinprof.rules.rule import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
-from pinprof.units import counted, one_line
 
 TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import NamedTuple
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
+from pinprof.ground.units import counted
 from pinprof.ranks.rank import RankPart, rank_of
-from pinprof.units import counted
 
 BY_ORDER = "order"
 """Replaces a pattern, and numbers the ranks in the order of the files."""

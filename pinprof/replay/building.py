@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyses.syncs.blocking_calls import CLOCK_SKEW_NS
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.intervals import Intervals, contains, covered, joined, subtract, union
+from pinprof.ground.intervals import Intervals, contains, covered, joined, subtract, union
 from pinprof.replay.calibration import runs_in_optimizers
 from pinprof.replay.cuda_events import find_event_uses
 from pinprof.replay.program import (

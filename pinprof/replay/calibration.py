@@ -9,13 +9,13 @@ import numpy as np
 from msgspec import structs
 
 from pinprof.analyses.host_samples import phase_of_stack
-from pinprof.intervals import covered
+from pinprof.ground.intervals import covered
+from pinprof.ground.units import NS_PER_MS
 from pinprof.replay.machine import ProfilerCost, pace
 from pinprof.replay.program import STAGED, Call, Floats, Program
 from pinprof.trace.metadata.sampled_stacks import HostFrame, HostProfile
 from pinprof.trace.spans.phases import optimizer_steps
 from pinprof.trace.tables import Trace
-from pinprof.units import NS_PER_MS
 
 LEAST_KEPT_SHARE = 0.2
 """At least this share of the host's time before a call is the program's own: with stacks, whole steps took up to 2.7

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from msgspec import structs
 
-from pinprof.intervals import covered, union
+from pinprof.ground.intervals import covered, union
 from pinprof.replay.cuda_events import PROMPT_NS, WAKE_NS
 from pinprof.replay.program import DEFAULT_LATENCY_NS, DEFAULT_WAKE_NS, QUEUED_GAP_NS, GpuWork, Program, with_works
 from pinprof.trace.collectives import Meeting, collectives_of, is_collective_kernel, match_collectives

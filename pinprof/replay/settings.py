@@ -12,11 +12,11 @@ import numpy as np
 
 from pinprof.analyses.steps import StepTimes
 from pinprof.details import Details
+from pinprof.ground.units import NS_PER_MS
 from pinprof.replay.calibration import Calibration
 from pinprof.replay.machine import Pace, ProfilerCost
 from pinprof.replay.program import Floats
 from pinprof.replay.worlds import WORLDS, RangeNs
-from pinprof.units import NS_PER_MS
 
 SURE_RANGE_SHARE = 0.1
 """An estimate is sure if its range is at most this share of it."""

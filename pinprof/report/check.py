@@ -17,10 +17,10 @@ from rich.text import Text
 
 from pinprof.check.judge import NOT_JUDGED, Checked, LimitVerdict, Remark, outcome, remarks
 from pinprof.check.places import CodePlace
+from pinprof.ground.units import counted, listed
 from pinprof.report.terminal import laid_out, unwrapped
 from pinprof.report.words import place, printable
 from pinprof.rules.search import RULES
-from pinprof.units import counted, listed
 from pinprof.version import VERSION
 
 MAX_LISTED_PLACES = 10

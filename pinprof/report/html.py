@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import markupsafe
 
-from pinprof.hues import in_the_dark, ink
+from pinprof.ground.hues import in_the_dark, ink
+from pinprof.ground.units import percent, uncoded
 from pinprof.report.words import printable
-from pinprof.units import percent, uncoded
 
 UNIT_SPACE = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
 BACKTICKED = re.compile(r"`([^`]+)`")

@@ -16,12 +16,12 @@ from pinprof.analyses.copies import EXPOSURES, REASONS, exposed_pieces
 from pinprof.analyses.idle import IDLE, IDLE_CAUSES, IdleGaps
 from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analysis import Analysis
+from pinprof.ground.units import counted, duration, ms
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.timeline.kinds import EVENT_KINDS, PROFILER_KIND
 from pinprof.report.words import place, printable
 from pinprof.rules.search import rule_of_exposure, rule_of_wait
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Int64s, Trace, rows_by
-from pinprof.units import counted, duration, ms
 
 SLICE_CATEGORY = "pinprof"
 """The category of every slice that pinprof adds."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.units import shortened
 from pinprof.report.html import Markup, note
 from pinprof.report.words import printable
 from pinprof.rules.rule import Change
 from pinprof.trace.lines import Place
 from pinprof.trace.sources import ANONYMOUS, MODULE_CODE, Sources, fits, may_call
-from pinprof.units import shortened
 
 LINES_AROUND = 2
 """Lines that are quoted before and after a place."""

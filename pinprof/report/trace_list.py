@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.analysis import Analysis
+from pinprof.ground.units import counted, duration, percent, uncoded
 from pinprof.measurement.profile import Profile
 from pinprof.ranks.rank import RankPart
 from pinprof.report.findings.views import brief_views
@@ -18,7 +19,6 @@ from pinprof.report.trace.sections.host import named_lines, share_with_error
 from pinprof.report.words import NOTHING, known_length, place, printable
 from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.units import counted, duration, percent, uncoded
 from pinprof.verdict.step_limits import LIMITS
 
 TITLES = ("file", "step", "verdict", "saves", "first change")

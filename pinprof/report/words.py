@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from pinprof.analyses.syncs.sites import BareSite
+from pinprof.ground.units import Ranged, between, counted, digits_of, duration, percent, ranged, shortened
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.prediction.predict import Saving
@@ -10,7 +11,6 @@ from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
-from pinprof.units import Ranged, between, counted, digits_of, duration, percent, ranged, shortened
 
 HOW_KNOWN = {"measured": "measured without profiler", "given": "as given", "estimated": "estimated without profiler"}
 """How the length of a step is known, by its source."""

@@ -9,6 +9,7 @@ import numpy as np
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.syncs.naming import in_library
 from pinprof.details import Details
+from pinprof.ground.units import duration, listed, rate, shortened
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.scenarios import with_pinned, without_blocking
@@ -17,7 +18,6 @@ from pinprof.rules.rule import Evidence, Further, Search, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, Copies, copies_in_steps, kernels_in_steps, of_all, per_step
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
-from pinprof.units import duration, listed, rate, shortened
 
 MIN_SMALL_COPIES = 32
 """From this number of small copies per step on a place should gather them: at about 10 µs each they cost 0.3 ms."""

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pinprof.details import Details
-from pinprof.intervals import Intervals, covered, joined, subtract, union
+from pinprof.ground.intervals import Intervals, covered, joined, subtract, union
+from pinprof.ground.units import duration, listed
 from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
 from pinprof.rules.sums import MAX_THINGS_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
@@ -15,7 +16,6 @@ from pinprof.trace.spans.one_time_work import REGION, capture_times, compile_tim
 from pinprof.trace.spans.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
-from pinprof.units import duration, listed
 
 MIN_OPS_SHARE_OF_STEP = 0.02
 """Needless ops that take a smaller share of the step are not worth a finding."""

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pinprof.details import Details
+from pinprof.ground.units import counted
 from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed
 from pinprof.rules.rule import Evidence
-from pinprof.units import counted
 
 MOST_WORKERS = 8
 USUAL_WORKERS = 4

@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.intervals import contains
+from pinprof.ground.intervals import contains
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import fusible
 from pinprof.rules.sums import aten

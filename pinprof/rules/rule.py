@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from pinprof.details import Details
+from pinprof.ground.units import duration, one_line
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.prediction import Edits
@@ -12,7 +13,6 @@ from pinprof.prediction.edits import NO_EDITS
 from pinprof.prediction.graphs import Blocker
 from pinprof.prediction.predict import Saving
 from pinprof.trace.lines import Placed
-from pinprof.units import duration, one_line
 from pinprof.verdict.step_limits import LimitName
 from pinprof.verdict.verdict import NO_VERDICT, Verdict
 

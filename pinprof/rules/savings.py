@@ -7,13 +7,13 @@ from operator import or_
 
 import numpy as np
 
+from pinprof.ground.units import size
 from pinprof.prediction import Edits
 from pinprof.prediction.pinning import Pinning
 from pinprof.prediction.predict import Saving, paces_after, saving_in
 from pinprof.replay import Replay
 from pinprof.rules.rule import Evidence, Finding, Joint, Rule
 from pinprof.trace.tables import Int64s, Trace
-from pinprof.units import size
 
 MAX_REPLAYS = 20
 """Findings that get a replay of their own, and sites of findings with several, the costliest first."""

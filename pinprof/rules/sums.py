@@ -8,12 +8,12 @@ import numpy as np
 from pinprof.analyses.copies import total_bytes
 from pinprof.analyses.syncs.sites import BareSite, Site, WaitCost
 from pinprof.details import Details
-from pinprof.intervals import covered, subtract, union
+from pinprof.ground.intervals import covered, subtract, union
+from pinprof.ground.units import counted, duration, how_many, listed, shortened, sizes
 from pinprof.measurement.profile import Profile
 from pinprof.trace.lines import Place
 from pinprof.trace.links import outermost, step_at
 from pinprof.trace.tables import KERNEL, MEMSET, NONE, Bools, Int64s, Trace
-from pinprof.units import counted, duration, how_many, listed, shortened, sizes
 
 
 class Copies(NamedTuple):

@@ -11,6 +11,7 @@ import numpy as np
 from pinprof.analyses.syncs.causes import ALLOCATIONS, WAITS
 from pinprof.analyses.syncs.sites import Site, WaitCost, by_line
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration, how_many, listed, shortened
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.scenarios import without_blocking, without_waits
@@ -18,7 +19,6 @@ from pinprof.rules.rule import Evidence, Search, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED, at, cost_of_waits, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
-from pinprof.units import counted, duration, how_many, listed, shortened
 from pinprof.verdict.step_limits import LimitName
 
 MAX_CAUSES_IN_TITLE = 2

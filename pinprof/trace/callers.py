@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from pinprof.ground.units import shortened
 from pinprof.trace.frames import (
     LONGEST_FRAME_CHARS,
     MODULE_PREFIX,
@@ -23,7 +24,6 @@ from pinprof.trace.lines import OpPlace, Place, SourceLine
 from pinprof.trace.links import enclosing, follow, function_of_ops, outermost, within
 from pinprof.trace.sources import Sources, call_line, fits
 from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
-from pinprof.units import shortened
 
 T = TypeVar("T")
 

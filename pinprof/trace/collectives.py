@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.intervals import Intervals, joined
+from pinprof.ground.intervals import Intervals, joined
 from pinprof.trace.links import enclosing, follow
 from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, NAMED_COLLECTIVE, SEARCHED_CHARACTERS

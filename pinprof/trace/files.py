@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
-from pinprof.errors import TraceError
-from pinprof.standard_streams import is_terminal
+from pinprof.ground.errors import TraceError
+from pinprof.ground.standard_streams import is_terminal
+from pinprof.ground.units import listed
+from pinprof.ground.urls import STANDARD_INPUT, has_secret_of, is_url, redacted, shown
 from pinprof.trace.reader.not_a_trace import START_BYTES, check_start, refused_name
 from pinprof.trace.reader.unpack import is_packed
-from pinprof.units import listed
-from pinprof.urls import STANDARD_INPUT, has_secret_of, is_url, redacted, shown
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 MAX_STREAM_BYTES = 1 << 33

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, Ty
 import numpy as np
 import numpy.typing as npt
 
-from pinprof.intervals import Intervals, covered, union
+from pinprof.ground.intervals import Intervals, covered, union
+from pinprof.ground.units import counted, one_line
 from pinprof.trace.metadata.info import Cut, Info, Thread
 from pinprof.trace.metadata.run_log import RunLog
-from pinprof.units import counted, one_line
 
 if TYPE_CHECKING:
     import pandas as pd

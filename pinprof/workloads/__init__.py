@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
 from pinprof.workloads.copies import copied, overlap_case, pin_then_copy, prefetch
 from pinprof.workloads.loaders import loaded
 from pinprof.workloads.model import Build

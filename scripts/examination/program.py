@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
 
 
 class PlaceError(PinprofError, ValueError):

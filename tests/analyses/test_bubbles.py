@@ -8,7 +8,7 @@ from recordings import OF_OTHERS, RECORDINGS, each_recording, recorded_details
 
 from pinprof.analyses.idle import IDLE_CAUSES, IdleGaps
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.intervals import intersect, length, subtract, union
+from pinprof.ground.intervals import intersect, length, subtract, union
 from pinprof.trace import Trace
 from pinprof.trace.calls import ALLOCATING
 

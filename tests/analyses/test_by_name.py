@@ -13,7 +13,7 @@ from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder
 from pinprof.analyses.by_name.kernels import GpuStream, KernelSums
 from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, MAX_KEPT_NAMES, Origin
 from pinprof.analyses.by_name.ops import OpSums, own_times
-from pinprof.intervals import length, union
+from pinprof.ground.intervals import length, union
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Known, KnownOrWithheld, Withheld

@@ -8,7 +8,7 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 from trace_parts import Part, built, copy, kernel
 
 from pinprof.analyses.copies import Overlap, _exposed, _kernels_were_queued, measure_overlap
-from pinprof.intervals import Intervals, length, subtract, union
+from pinprof.ground.intervals import Intervals, length, subtract, union
 from pinprof.measurement.figures import EXPOSED_MS
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import OverlapSums, Profile

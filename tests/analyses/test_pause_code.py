@@ -6,7 +6,7 @@ import pytest
 from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
-from pinprof.intervals import union
+from pinprof.ground.intervals import union
 from pinprof.trace import read_trace
 from pinprof.trace.frames import is_torch_builtin, package_of
 from pinprof.trace.sources import Sources

@@ -7,7 +7,7 @@ from bench_builder import BenchBuilder, as_json, count, gbps, ms
 
 from pinprof.bench import verdicts
 from pinprof.bench.results import Bench
-from pinprof.units import percent
+from pinprof.ground.units import percent
 from scripts.bench_results import print_repeats, repeats
 
 

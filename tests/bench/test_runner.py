@@ -20,7 +20,7 @@ from pinprof.bench.runner import (
     jobs,
     run_jobs,
 )
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
 
 CHOSEN = [experiment_of(f"E{number}") for number in range(1, 6)]
 

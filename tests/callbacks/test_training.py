@@ -12,7 +12,7 @@ from trace_steps import steps_of
 
 from pinprof.callbacks.training import TrainingRecording
 from pinprof.capture.job import path_of_rank
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 
 SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 0, "steps": 2}  # with the profiler's warm-up: 5 steps
 

@@ -10,7 +10,7 @@ import torch
 from trace_steps import steps_of
 
 import pinprof
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 
 pytestmark = pytest.mark.slow
 

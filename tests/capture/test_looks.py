@@ -16,7 +16,7 @@ from pinprof.capture.window import lean
 from pinprof.capture.window.lean import latest
 from pinprof.capture.window.recording import profile
 from pinprof.capture.window.trace_file import write_trace
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 from pinprof.program.hooks import faults
 from pinprof.trace import read_trace
 

@@ -28,7 +28,7 @@ from pinprof.capture.steps import sources
 from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD_CALLS, BATCH_DRAWS
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 
 BATCH = BATCH_DRAWS.words
 BATCHES = [torch.ones(4)] * 12

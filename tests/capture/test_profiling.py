@@ -16,7 +16,7 @@ from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.recording import Recording, profile
 from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 from pinprof.program.loaders import BatchSource
 from pinprof.trace.metadata.info import HostMemory
 from pinprof.trace.metadata.run_log import RUN_KEY

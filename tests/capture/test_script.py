@@ -15,7 +15,7 @@ from script_runs import STEPS, TRAIN, recorded_steps, run
 
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.script import run_script
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 
 pytestmark = pytest.mark.slow  # each test is a process of its own
 

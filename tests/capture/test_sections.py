@@ -10,7 +10,7 @@ import torch
 
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, write_trace
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 
 
 @pytest.mark.parametrize("name", ["t.json", "t.json.gz"])

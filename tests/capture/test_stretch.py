@@ -13,7 +13,7 @@ from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window import lean
 from pinprof.capture.window.lean import Stretch
 from pinprof.capture.window.recording import Recording
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 from pinprof.program.ending import StopRequested
 
 

@@ -27,9 +27,9 @@ from pinprof.check.baseline import BaselineTrace, match_traces, read_baseline, r
 from pinprof.check.figures import measure_figures
 from pinprof.check.judge import KEPT, NOT_JUDGED, Checked, judge, outcome
 from pinprof.check.limits import QUANTITIES, UNIT_BYTES, UNIT_COUNT, UNIT_MS, UNIT_SHARE, Limits
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.units import size
 from pinprof.report.trace.json import traces_to_json
-from pinprof.units import size
 
 
 def compared(

@@ -26,7 +26,7 @@ from pinprof.check.baseline import read_baseline
 from pinprof.check.figures import FIGURE_OF_QUANTITY, TraceFigures, measure_figures
 from pinprof.check.judge import KEPT, LimitVerdict, judge, outcome, remarks
 from pinprof.check.limits import QUANTITIES, UNIT_BYTES, UNIT_COUNT, UNIT_MS, UNIT_SHARE, Limits, Quantity
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
 from pinprof.trace import read_trace
 
 GUIDE = ROOT / "pinprof" / "guides" / "ci.md"

@@ -8,7 +8,7 @@ from check_traces import measured, plain, with_waits
 from pinprof.check.figures import TraceFigures
 from pinprof.check.judge import KEPT, NOT_JUDGED, NOT_KEPT, absent_ranks, judge_all, outcome
 from pinprof.check.limits import Limits
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 
 
 def of_rank(rank: int | None, world_size: int | None, folder: Path, name: str | None = None) -> TraceFigures:

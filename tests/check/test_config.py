@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.check.limits import Limits, find_config, read_config
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
 
 
 def config(folder: Path, text: str) -> Path:

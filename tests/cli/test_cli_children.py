@@ -8,7 +8,7 @@ import pytest
 from pinprof.capture.children.notes import ChildRun
 from pinprof.capture.script import ScriptRun
 from pinprof.cli.run_report import only_children_train
-from pinprof.outputs import shortest
+from pinprof.ground.outputs import shortest
 
 OWN = ScriptRun(Path("own.json"), None, "batch", stopped=False, exit_status=0)
 CHILD = ChildRun(Path("child0.json"), None, None, "optimizer step (SGD)", stopped=True, why=None)

@@ -8,7 +8,7 @@ import pytest
 from command_line import invoke, is_one_line_error
 from recordings import TRACES
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 
 RECORDED = TRACES / "loss_item.stack.json.gz"
 

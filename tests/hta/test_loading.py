@@ -14,7 +14,7 @@ from recordings import TRACES
 from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 import pinprof
-from pinprof.errors import PinprofError, TraceError
+from pinprof.ground.errors import PinprofError, TraceError
 
 RECORDING = TRACES / "pageable_blocking.json.gz"
 

@@ -10,6 +10,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.comparison import compare
 from pinprof.details import details_of
+from pinprof.ground.units import ms
 from pinprof.measurement import figures
 from pinprof.measurement.figures import (
     BUBBLE_MS,
@@ -24,7 +25,6 @@ from pinprof.measurement.figures import (
 from pinprof.measurement.trust.doubt import FIGURE_KINDS as KINDS
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.trace.json import traces_to_json
-from pinprof.units import ms
 
 every_recording = pytest.mark.parametrize("path", each_recording(WORKLOADS))
 

@@ -6,7 +6,7 @@ from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.graphs import (
     GRAPH_GAP_NS,

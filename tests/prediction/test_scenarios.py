@@ -3,7 +3,7 @@ from detector import FOLDER, detector
 from trace_builder import LAUNCH_US, SIDE, TraceBuilder
 
 from pinprof.details import details_of
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.measurement.measure import measure
 from pinprof.prediction import PinnedRates, Prediction, Scenario, predict
 from pinprof.prediction.edits import COPY_LAUNCHES

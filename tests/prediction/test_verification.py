@@ -9,7 +9,7 @@ from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.details import Details, details_of
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.verification import Verification, verify
 

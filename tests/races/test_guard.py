@@ -19,7 +19,7 @@ import torch
 from fake_gpu import FakeGenericStream, FakeGpu, line_of
 from torch._subclasses import FakeTensorMode
 
-from pinprof.errors import PinprofError, UnsafeCopyError
+from pinprof.ground.errors import PinprofError, UnsafeCopyError
 from pinprof.races.guard import Guard, UnsafeCopyWarning
 
 

@@ -8,7 +8,7 @@ from command_line import invoke
 from fake_gpu import FakeGpu
 from forked_driver import COMMAND, forked
 
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 from pinprof.races.guard import Guard, run_guarded
 
 pytestmark = pytest.mark.slow  # each test is a process of its own

@@ -6,7 +6,7 @@ import pytest
 from recordings import TRACES, rank_part_of
 from trace_builder import TraceBuilder
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.ranks.rank import RankPart, measure_rank, rank_of
 from pinprof.ranks.runs import job_of, numbered, runs
 from pinprof.trace import read_trace

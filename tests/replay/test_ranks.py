@@ -10,7 +10,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.loader import measure_loader
 from pinprof.analyses.syncs.stalls import measure_stalls
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.measurement.measure import measure
 from pinprof.prediction import Scenario, predict
 from pinprof.replay.building import build_program

@@ -15,6 +15,7 @@ from recordings import RECORDINGS, TRACES, analysis_of, each_recording, full_tex
 from trace_builder import AUTOGRAD, COMPUTE, MAIN, SIDE, TraceBuilder
 
 from pinprof.analysis import analyse
+from pinprof.ground.units import NS_PER_MS, duration, how_many, percent, ranged
 from pinprof.notebook import Report
 from pinprof.report.trace import brief_json, text
 from pinprof.report.trace.brief_json import LONGEST_SENTENCE_CHARS
@@ -23,7 +24,6 @@ from pinprof.report.trace.page import to_html
 from pinprof.report.words import cut
 from pinprof.rules.search import rule_of
 from pinprof.trace import read_trace
-from pinprof.units import NS_PER_MS, duration, how_many, percent, ranged
 
 WITHIN = 1.001
 WORTH = 0.1

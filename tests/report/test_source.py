@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from page_reader import Page
 
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
 from pinprof.report.source import EDITORS, Code, Quoting, _marked, editor_of
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.search import RULES

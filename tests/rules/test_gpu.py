@@ -9,6 +9,7 @@ from page_reader import Page
 from trace_builder import AUTOGRAD, TraceBuilder
 
 from pinprof.analysis import analyse
+from pinprof.ground.units import duration
 from pinprof.measurement.measure import measure
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
@@ -16,7 +17,6 @@ from pinprof.report.trace.text import trace_to_text
 from pinprof.rules.rule import Finding
 from pinprof.rules.search import RULES, find
 from pinprof.trace import Trace
-from pinprof.units import duration
 
 Scene = Callable[[TraceBuilder, float], None]
 """Adds one step's events, of 1000 us, from the given time on."""

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from recordings import OF_OTHERS, TRACES, WORKLOADS, each_recording
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import open_trace
 from pinprof.trace.reader import blocks

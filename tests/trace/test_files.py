@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace import read_trace
 from pinprof.trace.files import open_trace, trace_files
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from trace_builder import TraceBuilder
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace import read_trace
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from trace_builder import COMPUTE, TraceBuilder
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.metadata.info import Device, PlainStep
 from pinprof.trace.tables import DIRECTIONS, GPU_CATEGORIES, HOST_MEMORIES, NONE

@@ -12,7 +12,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace import files, read_trace
 from pinprof.trace.files import trace_files
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 from packed import zstd
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace.reader import unpack
 from pinprof.trace.reader.unpack import CHUNK_BYTES, Unpacked
 

@@ -9,14 +9,14 @@ import numpy as np
 
 from pinprof.analyses.by_name.kernel_kinds import KindTime, kind_of_kernels, times_of_kinds
 from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, NamedRows, Origin, Origins, by_name
-from pinprof.intervals import length
+from pinprof.ground.intervals import length
+from pinprof.ground.units import shortened
 from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.links import follow
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.trace.vendors import KERNEL_KINDS
-from pinprof.units import shortened
 
 MOST_LANES = 8
 """Streams of a kernel that are kept: those in which it runs longest."""

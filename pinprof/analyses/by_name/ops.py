@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, Origin, Origins, by_name
+from pinprof.ground.units import shortened
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import enclosing, follow, step_at
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int32s, Int64s, Trace, rows_by
-from pinprof.units import shortened
 
 TRAINING = ("main", "autograd")
 """Roles of threads whose ops count; ops of other threads count if the thread launches GPU work."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pinprof.intervals import distinct, last_below
+from pinprof.ground.intervals import distinct, last_below
 from pinprof.trace.calls import (
     ASYNC_COPY,
     COPY,

@@ -3,10 +3,10 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from pinprof.hues import COPY_WAIT, MEMORY_WAIT, OTHER_WAIT, SYNC_WAIT, WAIT
+from pinprof.ground.hues import COPY_WAIT, MEMORY_WAIT, OTHER_WAIT, SYNC_WAIT, WAIT
+from pinprof.ground.units import uncoded
 from pinprof.trace import calls
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
-from pinprof.units import uncoded
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Cause:
     label: str
     """What the host calls, or what happens in the call; text in backticks is code."""
     colour: str
-    """The colour of its kind of remedy, see `pinprof.hues`: read later, copy otherwise, remove, keep memory."""
+    """The colour of its kind of remedy, see `pinprof.ground.hues`: read later, copy otherwise, remove, keep memory."""
     _: KW_ONLY
     ops: tuple[str, ...] = ()
     """Ops whose calls have this cause; of several around a call the outermost decides."""

@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.analyses.syncs.blocking_calls import CLOCK_SKEW_NS
 from pinprof.analyses.syncs.causes import HELD_UP, SYNCHRONIZES
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.intervals import covered
+from pinprof.ground.intervals import covered
 from pinprof.trace.calls import ASYNC_COPY, DEVICE, EVENT, STREAM, call_kinds
 from pinprof.trace.frames import is_user_file
 from pinprof.trace.links import enclosing, within

@@ -12,7 +12,7 @@ from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_copies, in_limiter, verdict_on
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
-from pinprof.intervals import distinct
+from pinprof.ground.intervals import distinct
 from pinprof.trace.callers import (
     call_path,
     call_places,

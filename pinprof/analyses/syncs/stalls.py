@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyses.syncs.blocking_calls import CLOCK_SKEW_NS, awaited_work, blocking_calls, gpu_end, gpu_start
-from pinprof.intervals import covered, union
+from pinprof.ground.intervals import covered, union
 from pinprof.trace.calls import ALLOCATING, DEVICE, EVENT, PROFILER, STREAM
 from pinprof.trace.spans.idle_times import Gaps, gaps_of
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int32s, Int64s, Trace, rows_by

@@ -17,7 +17,7 @@ from pinprof.analyses.whole_run.regular_step import (
     runs_of,
     timed_regular_step,
 )
-from pinprof.step_statistics import Bools, Series
+from pinprof.ground.step_statistics import Bools, Series
 from pinprof.trace.lines import Place
 from pinprof.trace.metadata.run_log import (
     CAPTURE,

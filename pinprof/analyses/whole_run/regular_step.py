@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.step_statistics import FEWEST_BLOCKS, Bools, Series, half_width, range_of_another, returning, unlike_others
+from pinprof.ground.step_statistics import (
+    FEWEST_BLOCKS,
+    Bools,
+    Series,
+    half_width,
+    range_of_another,
+    returning,
+    unlike_others,
+)
 from pinprof.trace.metadata.run_log import EPOCH, TIMING_WINDOW, RunLog
 
 LEAST_PRECISION = 0.005

@@ -12,7 +12,7 @@ from pinprof.bench.experiment import GIB, MIB, CaseRun, CaseRuns, Experiment, La
 from pinprof.bench.judge import PINNED_RATE, WAYS, Claim, Ratio, all_of, at_least, at_most, barely, mostly, no, yes
 from pinprof.bench.results import AT_LARGEST, AT_SMALLEST, Figure, Measured, figures
 from pinprof.gpu import can_access_pageable
-from pinprof.units import rate, size
+from pinprof.ground.units import rate, size
 
 PAGEABLE_RATE = {way: Figure("E13", f"{way} pageable", "GB/s") for way in WAYS}
 ON_THE_GPU = Figure("E13", "DtoD", "GB/s")

@@ -10,7 +10,7 @@ from pathlib import Path
 from pinprof.bench.experiment import GIB, MIB, CaseRuns, Experiment, Lab, Size, Tensor, free_pinned
 from pinprof.bench.judge import Claim, ClaimJudgement, all_of, barely, given, less_in_most, mostly, yes
 from pinprof.bench.results import Figure, Measured, figures
-from pinprof.processes import MEMINFO, machine_memory
+from pinprof.ground.processes import MEMINFO, machine_memory
 
 PAGEABLE, PINNED, AGAIN = CASES = figures("E15", "ms", "allocate, pageable; allocate, pinned; allocate, pinned again")
 MEMORIES = ("pageable", "pinned")

@@ -9,8 +9,8 @@ from pinprof.bench.experiment import COPIES_HIDDEN, WAITED, CaseRun, CaseRuns, E
 from pinprof.bench.judge import Claim, all_of, at_most, barely, less, mostly, yes
 from pinprof.bench.results import figures
 from pinprof.details import Details
+from pinprof.ground.units import NS_PER_MS
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, Trace
-from pinprof.units import NS_PER_MS
 
 if TYPE_CHECKING:
     from pinprof.workloads.model import Trainer

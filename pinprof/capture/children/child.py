@@ -21,7 +21,7 @@ from pinprof.capture.children.notes import ChildConfig, ChildEnd, Notes, importa
 from pinprof.capture.children.waiting import StuckScript
 from pinprof.capture.job import leave_job, rank_in
 from pinprof.capture.steps.sources import is_function
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 from pinprof.program.ending import caused_by_stop, ending_of, finishable
 from pinprof.program.hooks import contained, faults, preceded, replaced, when_imported
 from pinprof.program.user_program import CodeChange, UserProgram, exit_as_fork, hide_own_frames

@@ -11,7 +11,7 @@ from pinprof.capture.options import on_command_line
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window.recording import profile
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 
 RECORDED_BEFORE = "an earlier process of this rank has been recorded"
 

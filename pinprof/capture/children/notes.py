@@ -17,9 +17,9 @@ import msgspec
 
 from pinprof.capture.job import Rank, path_of_child, path_of_rank
 from pinprof.capture.options import RecordingOptions
-from pinprof.errors import CaptureError
-from pinprof.host_time import HOST_TIME
-from pinprof.processes import temporary_folder
+from pinprof.ground.errors import CaptureError
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.processes import temporary_folder
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import HOME
 

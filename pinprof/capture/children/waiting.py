@@ -9,7 +9,7 @@ from os import getpid
 from threading import Thread
 from types import FrameType
 
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.host_time import HOST_TIME
 from pinprof.program.ending import finish_main
 from pinprof.program.hooks import contained
 

@@ -17,12 +17,12 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pinprof.capture.observe.compiler import compiled_frames, graph_breaks, last_compiled, recompilations
 from pinprof.capture.observe.stops import Stops
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.step_statistics import Series
 from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained, replaced
 from pinprof.program.loaders import BatchSource
 from pinprof.program.machine import Clock, EventMark
-from pinprof.step_statistics import Series
 from pinprof.trace.lines import Place
 from pinprof.trace.metadata.run_log import (
     CAPTURE,

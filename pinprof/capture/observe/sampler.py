@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 from pinprof.capture.observe.stacks import Sample, host_profile_of, raw_stack
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.host_time import HOST_TIME
 from pinprof.program.frames import frame_of_thread
 from pinprof.program.hooks import contained, faults, replaced, start_unlisted
 from pinprof.trace.metadata.sampled_stacks import HostProfile

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias, cast
 
 import torch
 
+from pinprof.ground.units import shortened
 from pinprof.program.frames import is_users, shown_file
 from pinprof.trace.metadata.sampled_stacks import (
     MAX_KEPT_FRAMES,
@@ -20,7 +21,6 @@ from pinprof.trace.metadata.sampled_stacks import (
     HostProfile,
     HostStack,
 )
-from pinprof.units import shortened
 
 RawStack: TypeAlias = tuple[CodeType | int, ...]
 """Code and instruction of each frame in turn, innermost first, in one flat tuple: one object to collect."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.host_time import HOST_TIME
 from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Delay

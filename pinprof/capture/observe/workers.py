@@ -13,8 +13,8 @@ import msgspec
 from torch.utils.data._utils import fetch, worker
 
 from pinprof.capture.observe.sampler import HostSampler
-from pinprof.host_time import HOST_TIME
-from pinprof.processes import temporary_folder
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.processes import temporary_folder
 from pinprof.program.hooks import contained, replaced
 from pinprof.trace.metadata.sampled_stacks import HostProfile, HostStack
 

@@ -10,7 +10,7 @@ from inspect import getattr_static, unwrap
 from typing import Any
 
 from pinprof.capture.steps.sources import AUTO, SOURCES_BY_OPTION, STEP_CALLS, Observer, StepEvent
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
 from pinprof.program.hooks import contained, preceded, replaced
 from pinprof.program.user_program import CodeChange
 

@@ -27,7 +27,7 @@ from pinprof.capture.steps.sources import (
     is_function,
     reporting_modules,
 )
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.host_time import HOST_TIME
 from pinprof.program.ending import Stop, caused_by_stop
 from pinprof.program.frames import callers, frame_of_thread
 from pinprof.program.hooks import replaced

@@ -7,7 +7,7 @@ from pinprof.capture.job import Agreement, Rank, path_of_rank, rank_in_group, st
 from pinprof.capture.options import NS_PER_S
 from pinprof.capture.window.recording import Recording
 from pinprof.capture.window.trace_file import writable_target
-from pinprof.errors import CaptureError, unexpected
+from pinprof.ground.errors import CaptureError, unexpected
 from pinprof.program.ending import Stop
 from pinprof.program.hooks import contained, faults
 

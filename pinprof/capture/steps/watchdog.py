@@ -22,8 +22,8 @@ from pinprof.capture.options import NS_PER_S
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import AUTO, CALL_MODULE
 from pinprof.capture.steps.stepper import Stepper
-from pinprof.errors import CaptureError
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.errors import CaptureError
+from pinprof.ground.host_time import HOST_TIME
 from pinprof.program.ending import call_in_main
 from pinprof.program.frames import callers, calling_line, frame_of_thread
 from pinprof.program.hooks import contained, faults, start_unlisted

@@ -16,13 +16,13 @@ from pinprof.capture.observe.journal import Journal
 from pinprof.capture.options import NS_PER_S, Progress
 from pinprof.capture.window.timing import PlainWindow
 from pinprof.capture.window.trace_file import as_capture_error, description, is_packed, warm_up_profiler, write_trace
-from pinprof.errors import CaptureError
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.errors import CaptureError
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.units import NS_PER_MS
 from pinprof.program.frames import hashes_of_program
 from pinprof.program.hooks import contained, faults
 from pinprof.program.machine import loaders_pin, tries_convolutions, unread_gradients
 from pinprof.trace.metadata.info import UnreadGradients
-from pinprof.units import NS_PER_MS
 
 MakeProfiler: TypeAlias = Callable[[int], torch.profiler.profile]
 """Returns a profiler that warms up for `WARM_UP_STEPS` steps and then records the given number of steps."""

@@ -17,9 +17,9 @@ from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, l
 from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.capture.options import Progress, RecordingOptions
 from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
-from pinprof.errors import CaptureError, TraceError
-from pinprof.host_time import HOST_TIME
-from pinprof.outputs import hidden_folder
+from pinprof.ground.errors import CaptureError, TraceError
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.outputs import hidden_folder
 from pinprof.program.frames import called_at, callers, calling_line, codes, instructions
 from pinprof.program.hooks import contained
 from pinprof.program.user_program import OWN_FOLDERS

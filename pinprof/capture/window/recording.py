@@ -42,13 +42,13 @@ from pinprof.capture.window.trace_file import (
     torch_profiler,
     writable_target,
 )
-from pinprof.errors import CaptureError
+from pinprof.ground.errors import CaptureError
+from pinprof.ground.step_statistics import OTHER_STEPS
+from pinprof.ground.units import NS_PER_MS
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Clock, clock_of_program, uses_cuda
-from pinprof.step_statistics import OTHER_STEPS
 from pinprof.trace.metadata.run_log import RECORDED, RUN_KEY
 from pinprof.trace.metadata.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
-from pinprof.units import NS_PER_MS
 
 SPARE_STEPS = 3
 """A program is short of steps if it has only this number more left than the windows take."""

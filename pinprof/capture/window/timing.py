@@ -13,12 +13,12 @@ from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
 from pinprof.capture.options import MIN_TIMED_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions
-from pinprof.host_time import HOST_TIME
+from pinprof.ground.host_time import HOST_TIME
+from pinprof.ground.step_statistics import Series
+from pinprof.ground.units import NS_PER_MS
 from pinprof.program.loaders import BatchSource
-from pinprof.step_statistics import Series
 from pinprof.trace.metadata.run_log import IRREGULAR_WORK, TIMING_WINDOW
 from pinprof.trace.metadata.sampled_stacks import HostProfile
-from pinprof.units import NS_PER_MS
 
 COMPARED_STEPS = 5
 """Steps are steady if the median of the last COMPARED_STEPS is close to that of the COMPARED_STEPS before them."""

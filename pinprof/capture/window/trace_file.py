@@ -18,9 +18,9 @@ from torch.profiler import ProfilerActivity
 from pinprof.capture.job import rank_of_process
 from pinprof.capture.options import WARM_UP_STEPS, Progress, RecordingOptions
 from pinprof.capture.window.timing import PlainWindow
-from pinprof.errors import CaptureError
-from pinprof.outputs import is_own, unfinished
-from pinprof.processes import OWN_PROCESS_NAME
+from pinprof.ground.errors import CaptureError
+from pinprof.ground.outputs import is_own, unfinished
+from pinprof.ground.processes import OWN_PROCESS_NAME
 from pinprof.program.machine import host_memory, uses_cuda
 from pinprof.version import VERSION
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import contains, union
+from pinprof.ground.intervals import contains, union
 from pinprof.trace.tables import Bools, Calls, Trace, computed_once
 from pinprof.trace.vendors import BEGIN_CAPTURE, COPY_CALL, END_CAPTURE, GRAPH_LAUNCH, KERNEL_LAUNCH
 

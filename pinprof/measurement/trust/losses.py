@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import covered, union
+from pinprof.ground.intervals import covered, union
+from pinprof.ground.units import counted, percent
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, MATTERING_SHARE, Doubt, FigureKind, TrustFacts, only_if
 from pinprof.measurement.trust.launches import LaunchCalls, launches_of
 from pinprof.measurement.trust.sessions import step_numbers
@@ -12,7 +13,6 @@ from pinprof.trace.links import follow
 from pinprof.trace.spans.steps import is_serving
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 from pinprof.trace.vendors import is_of_rocm
-from pinprof.units import counted, percent
 
 LOST_KERNELS: tuple[FigureKind, ...] = ("busy", "overlap", "causes", "drain", "estimate")
 """Figures that lost kernels make wrong: the GPU seems idle while it works, and copies seem exposed."""

@@ -3,15 +3,15 @@
 import numpy as np
 
 from pinprof.analyses.steps import CPU_TAKEN, WHY, IrregularStep
+from pinprof.ground.step_statistics import OTHER_STEPS
+from pinprof.ground.units import NS_PER_MS, counted, duration, percent
 from pinprof.measurement.trust import losses
 from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
 from pinprof.measurement.trust.sessions import step_numbers
-from pinprof.step_statistics import OTHER_STEPS
 from pinprof.trace.metadata.run_log import IRREGULAR_WORK, RECORDED
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
 from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS, foreign_vendor
-from pinprof.units import NS_PER_MS, counted, duration, percent
 
 INFLATED = 1.1
 """If the profiler makes the step longer by more than this, a report says so: a finding of 10 % is of high severity."""

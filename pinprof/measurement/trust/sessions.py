@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, gaps, joined, subtract, union
+from pinprof.ground.intervals import Intervals, covered, gaps, joined, subtract, union
+from pinprof.ground.units import counted, duration, listed, percent
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launching
 from pinprof.trace.spans.one_time_work import NEVER, ONE_TIME_KINDS, marked_captures, one_time_work
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Trace
 from pinprof.trace.threads import STEP_MARK
-from pinprof.units import counted, duration, listed, percent
 
 PAUSE_NS = 3_600 * 10**9
 """No program under a profiler stands still for an hour: NCCL gives up after 10 minutes, gloo after 30."""

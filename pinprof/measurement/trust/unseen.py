@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pinprof.intervals import contains, covered, distinct, gaps, union
+from pinprof.ground.intervals import contains, covered, distinct, gaps, union
+from pinprof.ground.units import counted, duration, listed, percent, shortened
 from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching, may_await_host
 from pinprof.measurement.trust.losses import AT_END, LOST_COPIES, RECORD_AGAIN, at_start, gpu_span_ns, lost_launches
@@ -12,7 +13,6 @@ from pinprof.trace.links import step_at
 from pinprof.trace.spans.idle_times import LATE_START_NS
 from pinprof.trace.spans.one_time_work import compile_times
 from pinprof.trace.tables import KERNEL, NONE, WHOLE_TRACE, Bools, Int64s, Trace
-from pinprof.units import counted, duration, listed, percent, shortened
 
 UNSEEN_SHARE_OF_LAUNCHING = 0.5
 """If the GPU shows no work for this share of the time in which the host launches several steps, most of its work

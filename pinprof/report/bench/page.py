@@ -9,7 +9,8 @@ from pinprof.bench.catalogue.bandwidth import CASES
 from pinprof.bench.experiment import Experiment
 from pinprof.bench.judge import by_size
 from pinprof.bench.results import Bar, Bench, Measured, Picture, Result, amount, shown, spread
-from pinprof.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
+from pinprof.ground.hues import BLUE, GREEN, ORANGE, PURPLE, SLATE, VERMILLION
+from pinprof.ground.units import NS_PER_MS, duration, rate, size
 from pinprof.report.bench.view import (
     HOW_MEASURED,
     by_text,
@@ -39,7 +40,6 @@ from pinprof.report.timeline.kinds import (
 from pinprof.report.view import on_page, sentence_html
 from pinprof.report.words import NOTHING
 from pinprof.trace.tables import UNKNOWN
-from pinprof.units import NS_PER_MS, duration, rate, size
 
 HERE_KEY = Key("measured", BLUE)
 PUBLISHED_KEY = Key("published, on another machine", SLATE, symbol="diamond")

@@ -15,13 +15,13 @@ from pinprof.bench.experiment import TEXTS_WITH_CLAIMS, Experiment
 from pinprof.bench.judge import MATTERS_SHARE, SAME_SHARE, ClaimVerdict
 from pinprof.bench.results import Bench, Measured, Result, amount, shown, spread
 from pinprof.document import doc, filled
+from pinprof.ground.units import percent, size
 from pinprof.pci_express import Link
 from pinprof.prediction.pinning import Advice
 from pinprof.report.html import Column, number_columns
 from pinprof.report.terminal import bullet, laid_out, section
 from pinprof.report.view import ReportTable, Section, Sentence, Styled, in_terminal
 from pinprof.report.words import NOTHING, capitalized, printable
-from pinprof.units import percent, size
 
 OUTCOME_WORDS = {
     "confirmed": "confirmed",

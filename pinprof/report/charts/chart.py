@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pinprof.hues import HATCHES
+from pinprof.ground.hues import HATCHES
 from pinprof.report.html import Markup, inline_html
 from pinprof.report.timeline.kinds import EVENT_KINDS
 

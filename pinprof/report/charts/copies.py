@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pinprof.ground.units import counted, duration, rate, size
 from pinprof.pci_express import Link, link_of_gpus
 from pinprof.report.charts.chart import Axis, Chart, Key, Label, PlotMarks, round_axis
 from pinprof.report.timeline.kinds import EVENT_KINDS, FIRST_COPY_KIND
 from pinprof.report.words import copies_named
 from pinprof.trace.tables import DIRECTIONS, DTOH, HOST_MEMORIES, HTOD, MEMCPY, Int64s, Trace
-from pinprof.units import counted, duration, rate, size
 
 MAX_COPY_MARKS = 2000
 """The most marks; more would hide each other, and make the page slow and large."""

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from pinprof import hues
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
+from pinprof.ground import hues
+from pinprof.ground.units import counted, duration, ms, percent, rate, sizes
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.chart import Key, end_of, legend_key
@@ -20,7 +21,6 @@ from pinprof.report.timeline.kinds import (
 )
 from pinprof.report.trace.sections.wait_groups import WAIT_PARTS
 from pinprof.report.words import copies_named, cut, short_place
-from pinprof.units import counted, duration, ms, percent, rate, sizes
 
 TITLE_STANDOFF_PIXELS = 8
 """Between the labels of an axis and its title; without them, plotly may draw one over the other."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from pinprof import hues
 from pinprof.analyses.host_samples import LOADER_FILE, CodeKind
 from pinprof.analyses.syncs.causes import WAITS
+from pinprof.ground import hues
+from pinprof.ground.units import counted
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.report.charts.chart import Key, in_script, legend
 from pinprof.report.html import Markup
@@ -20,7 +21,6 @@ from pinprof.report.words import cut
 from pinprof.trace.callers import STACK_ENTRY
 from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file
 from pinprof.trace.metadata.sampled_stacks import HostFrame, HostProfile, HostStack
-from pinprof.units import counted
 
 BOXES_IN_WIDTH = 1000
 """Boxes of less than 1 / BOXES_IN_WIDTH of the whole are left out: they are narrower than two pixels."""

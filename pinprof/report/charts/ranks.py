@@ -10,13 +10,13 @@ import numpy as np
 
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
-from pinprof.hues import BLUE, GREEN, VERMILLION, see_through
+from pinprof.ground.hues import BLUE, GREEN, VERMILLION, see_through
+from pinprof.ground.units import duration, ms, percent
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
 from pinprof.report.charts.chart import Axis, Chart, Key, PlotMarks, end_of, round_axis
 from pinprof.report.charts.svg import Below, chart_svg
 from pinprof.report.html import Markup
 from pinprof.report.job.view import PAUSE_TITLE, RANK_TIMES, slowest_of, spread
-from pinprof.units import duration, ms, percent
 
 FEWEST_RANKS = 8
 """For fewer ranks, the table and the timelines show as much as a heat map."""

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from pinprof import hues
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
 from pinprof.analyses.steps import measure_steps, timed, with_irregular
+from pinprof.ground import hues
+from pinprof.ground.units import NS_PER_MS, duration, ms
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.chart import Axis, Chart, Key, Label, PlotBars, PlotMarks, legend_key, round_axis
 from pinprof.report.timeline.kinds import (
@@ -20,7 +21,6 @@ from pinprof.report.timeline.kinds import (
 from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.words import step_known
 from pinprof.trace.tables import Bools, Int64s, Trace
-from pinprof.units import NS_PER_MS, duration, ms
 
 OUTLIER_SHARE_OF_MEDIAN = 0.2
 """An outlier differs from the median by more than this share of it,"""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from pinprof.hues import HATCHES
+from pinprof.ground.hues import HATCHES
 from pinprof.report.charts.chart import SYMBOLS, Chart, PlotBars, PlotMarks, legend
 from pinprof.report.html import Markup, hue, inline_html
 

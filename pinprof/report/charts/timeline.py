@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analysis import Analysis
+from pinprof.ground.units import duration, ms, size
 from pinprof.report.charts.chart import legend_key
 from pinprof.report.charts.figures import PlotlyFigure, bars, layout
 from pinprof.report.html import Markup, bold
@@ -34,7 +35,6 @@ from pinprof.report.timeline.steps import Window, shown_numbers, step_names, ste
 from pinprof.report.words import cut
 from pinprof.trace.links import follow
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Trace
-from pinprof.units import duration, ms, size
 
 BAR_HEIGHT = 0.84
 """The height of a bar, in rows."""

@@ -31,12 +31,12 @@ from pinprof.documents.fields import (
 )
 from pinprof.documents.findings import FindingJson, FindingSite
 from pinprof.documents.waits import SiteJson
+from pinprof.ground.units import ms
 from pinprof.measurement.profile import Profile
 from pinprof.report.comparison.text import notes
 from pinprof.report.comparison.words import verdict
 from pinprof.report.words import cut
 from pinprof.rules.rule import Finding
-from pinprof.units import ms
 from pinprof.version import VERSION
 
 LONGEST_BRIEF_CHARS = 240

@@ -12,7 +12,8 @@ from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
 from pinprof.comparison.changes import ChangeStatus
 from pinprof.comparison.figures import ComparedFigure
-from pinprof.intervals import distinct
+from pinprof.ground.intervals import distinct
+from pinprof.ground.units import duration
 from pinprof.measurement.profile import busiest
 from pinprof.report.comparison.view import DISTRUST_BOTH, events, summary
 from pinprof.report.comparison.words import ARROW, amount, before_to_after, step_of, verdict
@@ -28,7 +29,6 @@ from pinprof.report.view import Section, on_page
 from pinprof.report.words import copies_named, cut, short_place
 from pinprof.trace.links import work_ends
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, WHOLE_TRACE, Int64s, Table, Trace
-from pinprof.units import duration
 
 MARGIN_SHARE_OF_STEP = 0.02
 """The share of the longer step that the first view shows before and after it."""

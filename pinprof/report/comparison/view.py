@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.comparison import Comparison, CopyChange, FindingChange, WaitChange
+from pinprof.ground.units import counted
 from pinprof.report.comparison.words import (
     AFTER,
     ARROW,
@@ -32,7 +33,6 @@ from pinprof.report.trace.sections.wait_groups import cause_with_verdict
 from pinprof.report.trace.step import bound_fact
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import MAX_CELL, NOTHING, complete_steps, copies_named, cut, doubts, effect_and_remedy
-from pinprof.units import counted
 
 DISTRUST_BOTH = "Before you trust these traces"
 MAX_LISTED_CHANGES = 12

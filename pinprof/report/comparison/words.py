@@ -6,10 +6,10 @@ from typing import get_args
 from pinprof.comparison import ComparedFigure, Comparison, FindingChange, Repinned, WaitChange
 from pinprof.comparison.changes import CopyChange
 from pinprof.comparison.figures import SMALL_DIFFERENCE, FigureOutcome
+from pinprof.ground.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import NOTHING, gpu_names, place, saves_or_costs, step_known, whole_place, with_more_sites
 from pinprof.rules.rule import Finding
-from pinprof.units import between, counted, duration, how_many, listed, percent, rate, size, sizes
 
 BEFORE, AFTER = "before", "after"
 BETTER, WORSE = get_args(FigureOutcome)

@@ -3,6 +3,7 @@
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
+from pinprof.ground.units import counted
 from pinprof.report.findings.views import FindingView, finding_views
 from pinprof.report.html import Markup, inline_html, lines, note
 from pinprof.report.source import Quoting
@@ -21,7 +22,6 @@ from pinprof.report.words import (
     with_more_sites,
 )
 from pinprof.rules.rule import Finding
-from pinprof.units import counted
 
 MAX_UNFOLDED_FINDINGS = 3
 """Findings that are shown at first if the short report has none; otherwise the same as there."""

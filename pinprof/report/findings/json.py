@@ -2,13 +2,13 @@
 
 from pinprof.document import filled, maybe_ms
 from pinprof.documents import findings as documents
+from pinprof.ground.units import ms
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.predict import Saving
 from pinprof.ranks.rank import Ranks, SharedFinding, TimesPerStep
 from pinprof.report.trace.first_screen import first_screen, listed_costs
 from pinprof.report.trace.verdict import advice, known_headline, not_told, other_causes
 from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
-from pinprof.units import ms
 from pinprof.verdict.step_limits import IRREGULAR, LIMITS
 from pinprof.verdict.verdict import LimitCost
 

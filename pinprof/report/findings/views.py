@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pinprof import urls
+from pinprof.ground import urls
 from pinprof.measurement.profile import Profile
 from pinprof.report.words import place, printable, site_line, then_worth, with_more_sites, worth
 from pinprof.rules.catalogue import pin105_batches_without_pin_memory

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analysis import Analysis
+from pinprof.ground.units import duration, percent
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
 from pinprof.report.charts.ranks import ranks_chart
 from pinprof.report.html import Column, Markup, facts, inline_html, lines, note, number_columns, table
@@ -43,7 +44,6 @@ from pinprof.report.timeline.steps import choose_window, step_names
 from pinprof.report.trace.page import section
 from pinprof.report.view import Section, on_page
 from pinprof.report.words import NOTHING, capitalized, complete_steps
-from pinprof.units import duration, percent
 
 MAX_TIMELINES = 4
 """Ranks of a job with a timeline: each makes the page larger, and its trace is read a second time."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from pinprof.ground.units import counted, duration, milliseconds, percent
 from pinprof.ranks.rank import RankPart, RankRow, Ranks
 from pinprof.report.job.view import (
     MAX_RANK_ROWS,
@@ -26,7 +27,6 @@ from pinprof.report.job.view import (
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, table
 from pinprof.report.view import Section, in_terminal
 from pinprof.report.words import NOTHING, capitalized, printable
-from pinprof.units import counted, duration, milliseconds, percent
 
 MAX_RANK_BARS = 8
 """The most ranks with a bar, those that need longest alone; further ones are counted."""

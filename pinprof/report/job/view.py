@@ -6,6 +6,7 @@ from statistics import median
 from typing import NamedTuple
 
 from pinprof.documents.findings import Collective
+from pinprof.ground.units import NS_PER_MS, between, counted, duration, percent, rate, size
 from pinprof.ranks.compare import MIN_SHARE_EXPLAINED, MIN_SHARE_OF_REASON, MIN_SKEW_SHARE
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.findings.views import named
@@ -14,7 +15,6 @@ from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.verdict import known_headline
 from pinprof.report.view import Fact, ReportTable, Section
 from pinprof.report.words import NOTHING, capitalized, effect_and_remedy, place, with_more_sites
-from pinprof.units import NS_PER_MS, between, counted, duration, percent, rate, size
 
 MAX_GROUP_CHARS = 32
 """Characters of a process group's list of ranks that are shown."""

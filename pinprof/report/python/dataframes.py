@@ -13,10 +13,10 @@ from pinprof.documents.by_name import KernelJson, MemoryPeakJson, Op, Phase
 from pinprof.documents.findings import FindingJson, RankRowJson
 from pinprof.documents.report import GpuJson, TraceJson
 from pinprof.documents.waits import CopiesJson, IdleJson, Loader, SiteJson
+from pinprof.ground.units import NS_PER_MS
 from pinprof.ranks.rank import Ranks
 from pinprof.report.comparison.json import StepFigure, compared
 from pinprof.report.findings.json import ranks_of
-from pinprof.units import NS_PER_MS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,13 +8,13 @@ import pandas as pd
 
 from pinprof.analyses.copies import REASONS
 from pinprof.details import Details
+from pinprof.ground.units import NS_PER_MS
 from pinprof.report.python.dataframes import ROWS_PER_TRACE
 from pinprof.trace.callers import UserCalls, function_around, outermost_op, places_of, user_calls, users_of
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.lines import Place
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, HostEvents, Int32s, Int64s, Table, Trace
-from pinprof.units import NS_PER_MS
 
 PLACED = ("op", "file", "line", "function")
 ON_HOST = ("name", "start_ms", "duration_ms", "thread", "step", *PLACED)

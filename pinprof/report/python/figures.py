@@ -5,8 +5,8 @@ import json
 import plotly.graph_objects as go
 
 from pinprof.analysis import Analysis
-from pinprof.errors import PinprofError
-from pinprof.hues import BLUE, CARD, GREEN, LINE, MUTED, ORANGE, PALE, PURPLE, SKY, SLATE, TEXT, VERMILLION
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.hues import BLUE, CARD, GREEN, LINE, MUTED, ORANGE, PALE, PURPLE, SKY, SLATE, TEXT, VERMILLION
 from pinprof.measurement.profile import Profile
 from pinprof.report.charts.figures import (
     TITLE_STANDOFF_PIXELS,

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from msgspec import json
 
 from pinprof.documents.report import TraceJson
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.outputs import check_outputs, write_whole
+from pinprof.ground.urls import local_path
 from pinprof.measurement.figures import FIGURES
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FIGURE_KINDS
-from pinprof.outputs import check_outputs, write_whole
 from pinprof.report.html import Markup
 from pinprof.report.page import framed
-from pinprof.urls import local_path
 
 SCALAR_PREFIX = "pinprof/"
 """Trackers group numbers by the part before a slash."""

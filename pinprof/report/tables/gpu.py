@@ -4,7 +4,7 @@ import numpy as np
 
 from pinprof.analyses.by_name.names import Origins
 from pinprof.analysis import Analysis
-from pinprof.intervals import length, union
+from pinprof.ground.intervals import length, union
 from pinprof.report.tables.grid import (
     BYTES_VALUES,
     ORIGIN_COLUMNS,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.by_name.names import NamedRows, Origins
+from pinprof.ground.units import shortened
 from pinprof.report.words import place, with_more
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Bools, Int32s, Int64s
-from pinprof.units import shortened
 
 MAX_TABLE_ROWS = 20_000
 """The most rows of a table, those of most time: each takes about 40 bytes of the page."""

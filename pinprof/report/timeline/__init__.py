@@ -11,7 +11,8 @@ from typing import NamedTuple
 from markupsafe import escape
 
 from pinprof.analysis import Analysis
-from pinprof.hues import HATCHES, PURPLE, see_through
+from pinprof.ground.hues import HATCHES, PURPLE, see_through
+from pinprof.ground.units import ROUNDS_UP, SIZE_UNITS, TIME_UNITS, duration
 from pinprof.report.html import Markup, note
 from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS, PageDrawing, lanes_of_page
 from pinprof.report.timeline.lane import FRAME_SOURCE, OP_SOURCE, Lane
@@ -21,7 +22,6 @@ from pinprof.report.timeline.steps import Window, all_steps_text, choose_window,
 from pinprof.report.timeline.worst_instance import RELATION_OF_LINK, worst_instance
 from pinprof.rules.rule import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
-from pinprof.units import ROUNDS_UP, SIZE_UNITS, TIME_UNITS, duration
 
 PAGE_UNITS = {"TIMES": TIME_UNITS, "SIZES": SIZE_UNITS}
 

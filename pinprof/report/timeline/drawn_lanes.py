@@ -9,7 +9,8 @@ import numpy as np
 
 from pinprof.analyses.step_parts import steps_on_gpu
 from pinprof.analysis import Analysis
-from pinprof.intervals import Intervals, divided, union
+from pinprof.ground.intervals import Intervals, divided, union
+from pinprof.ground.units import counted, duration
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.kinds import EXPOSED_COPY_KIND, OVERLAPPED_COPY_KIND, STEP_PART_KINDS
 from pinprof.report.timeline.lane import (
@@ -36,7 +37,6 @@ from pinprof.report.timeline.steps import (
 )
 from pinprof.trace.links import work_ends
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Trace
-from pinprof.units import counted, duration
 
 MAX_PAGE_EVENTS = 1_000_000
 """Rectangles in a page. A million takes about 7 MB of it."""

@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
-from pinprof import hues
 from pinprof.analyses.syncs.causes import WAITS
+from pinprof.ground import hues
 from pinprof.report.words import printable
 from pinprof.trace.frames import called_name
 from pinprof.trace.metadata.sampled_stacks import CodeOrigin

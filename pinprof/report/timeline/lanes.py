@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analysis import Analysis
-from pinprof.intervals import Intervals, gaps, intersect, subtract, union
+from pinprof.ground.intervals import Intervals, gaps, intersect, subtract, union
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.lane import (
     ANNOTATION_SOURCE,

@@ -14,7 +14,7 @@ import numpy as np
 
 from pinprof.analyses.copies import EXPOSURES
 from pinprof.analysis import Analysis
-from pinprof.hues import faded, in_the_dark, ink, shades
+from pinprof.ground.hues import faded, in_the_dark, ink, shades
 from pinprof.report.timeline.drawn_lanes import PageDrawing
 from pinprof.report.timeline.kinds import EVENT_KINDS, short
 from pinprof.report.timeline.lane import WORK_SOURCE, Columns, Lane, LaneColumn, Names, RowLinks

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.ground.units import NS_PER_MS, counted
 from pinprof.report.words import cut
 from pinprof.trace.spans.steps import is_serving
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
 from pinprof.trace.threads import STEP_PREFIX
-from pinprof.units import NS_PER_MS, counted
 
 ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 

@@ -6,13 +6,13 @@ Its documents are projections of the whole report's: they have fields of these, 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from pinprof import urls
 from pinprof.analyses.host_samples import CalledLine
 from pinprof.document import Count, Document, Ms, Share, Words, doc, encoded_as_brief, filled, one_of, projection
 from pinprof.documents.by_name import Called
 from pinprof.documents.fields import PlacedJson, Pointer
 from pinprof.documents.findings import FindingJson, RankRowJson, RanksJson, VerdictJson
 from pinprof.documents.report import IrregularJson, Missing, StepsJson, TraceJson
+from pinprof.ground import urls
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.ranks.rank import Ranks

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import astuple
 
 from pinprof.documents.report import HtaKernel
+from pinprof.ground.units import NS_PER_MS, duration, percent, shortened
 from pinprof.hta.breakdowns import LATE_US, SLOW_CALL_US, Breakdown
 from pinprof.report.html import Column, number_columns
 from pinprof.report.terminal import laid_out
 from pinprof.report.view import ReportTable, Section, in_terminal
 from pinprof.report.words import NOTHING
-from pinprof.units import NS_PER_MS, duration, percent, shortened
 
 MAX_HTA_TRACES = 16
 MAX_HTA_KERNELS = 8

@@ -14,6 +14,8 @@ from pinprof.analyses.syncs.sites import Stalled
 from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import by_name, waits
 from pinprof.documents import report as documents
+from pinprof.ground.step_statistics import CONFIDENCE
+from pinprof.ground.units import ms
 from pinprof.hta.breakdowns import Breakdown
 from pinprof.measurement.figures import BUSY_FRACTION, BUSY_MS, FIGURES, LOADER_MS, SYNCS, TraceFigure
 from pinprof.measurement.profile import CopySums, GpuSums, Profile, WaitSite
@@ -25,8 +27,6 @@ from pinprof.report.trace.sections.host import MAX_PARTS_OF_LINE, measured_step_
 from pinprof.report.trace.sections.waits import seen_elsewhere
 from pinprof.report.trace.sections.work import step_share, without_profiler_ns
 from pinprof.rules.rule import Findings
-from pinprof.step_statistics import CONFIDENCE
-from pinprof.units import ms
 
 NS_PER_US = 1000
 MAX_HOST_PLACES = 200

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.analysis import Analysis
-from pinprof.hues import OF_LIMITS, see_through
+from pinprof.ground.hues import OF_LIMITS, see_through
+from pinprof.ground.units import between, counted, digits_of, duration
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.charts.copies import copies_chart
@@ -42,7 +43,6 @@ from pinprof.report.trace.verdict import advice, headline, not_told, step_length
 from pinprof.report.trace.view import doubt_sections, event_sections, in_short, step_sections
 from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
-from pinprof.units import between, counted, digits_of, duration
 from pinprof.verdict.step_limits import LIMITS
 from pinprof.verdict.verdict import NO_VERDICT, Verdict
 

@@ -13,13 +13,13 @@ from rich.text import Text
 from pinprof.analyses import idle
 from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.step_parts import MeanStep
+from pinprof.ground.units import counted, duration, percent, size
 from pinprof.measurement.figures import STALL_MS, SYNCS, WORKED_MS
 from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest, busiest_idle_times, divide, gpu_of, idle_times
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.replay.bound import BOUND_BY_COLLECTIVES, BOUND_BY_GPU, BOUND_BY_HOST, BOUND_BY_INPUT, is_gpu_bound
 from pinprof.report.view import Fact
 from pinprof.report.words import NOTHING, cut, known_length, not_shown, step_known
-from pinprof.units import counted, duration, percent, size
 from pinprof.verdict.step_limits import LIMITS
 from pinprof.verdict.verdict import NO_VERDICT, Verdict
 

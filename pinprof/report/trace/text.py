@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pinprof.ground.units import counted, shortened
 from pinprof.measurement.profile import Profile
 from pinprof.report.findings.views import FindingView, brief_views, finding_views, trace_argument
 from pinprof.report.source import PLAIN, Code, Quoting
@@ -41,7 +42,6 @@ from pinprof.report.words import (
 )
 from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.sources import Sources
-from pinprof.units import counted, shortened
 from pinprof.verdict.step_limits import IRREGULAR
 
 MAX_LISTED_SITES = 5

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pinprof.analyses.launches import PAUSE_MEANING
 from pinprof.analyses.step_parts import MeanStep
+from pinprof.ground.units import between, counted, duration, percent, ranged
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.findings.views import MIN_SAVED_SHARE_OF_STEP, named
@@ -34,7 +35,6 @@ from pinprof.rules.rule import Finding
 from pinprof.rules.search import finding_of_verdict, unsearched
 from pinprof.trace.metadata.info import batches_held
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
-from pinprof.units import between, counted, duration, percent, ranged
 from pinprof.verdict.step_limits import AWAITED, BY_HOST, COMMUNICATION, COPY, GPU, IRREGULAR, LIMITS, LimitName
 from pinprof.verdict.verdict import LimitCost
 

@@ -6,6 +6,7 @@ from pinprof.analyses.copies import EXPOSURES
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.serving import DECODE, ServingPhase
 from pinprof.analyses.step_parts import MeanStep
+from pinprof.ground.units import counted, duration, how_many, percent, rate, shortened, sizes
 from pinprof.measurement.figures import LOADER_MS
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
 from pinprof.measurement.trust.doubt import Doubt, Withheld, given
@@ -35,7 +36,6 @@ from pinprof.report.trace.step import (
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
 from pinprof.rules.rule import Findings
-from pinprof.units import counted, duration, how_many, percent, rate, shortened, sizes
 from pinprof.verdict.step_limits import LimitName
 from pinprof.verdict.verdict import NO_VERDICT, Verdict
 

@@ -8,6 +8,7 @@ from rich.text import Text
 from pinprof.analyses.syncs.causes import WAITS, label_of
 from pinprof.analyses.syncs.sites import Site
 from pinprof.comparison.figures import SMALL_DIFFERENCE
+from pinprof.ground.units import between, counted, duration, listed, percent, rate, sizes
 from pinprof.prediction import Prediction, Scenario
 from pinprof.prediction.options import OPTIONS, OptionChange
 from pinprof.prediction.pinning import pinned_rate
@@ -19,7 +20,6 @@ from pinprof.report.view import Fact, ReportTable, Section, in_terminal
 from pinprof.report.words import HOW_KNOWN, capitalized, place, printable, saves_or_costs
 from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
-from pinprof.units import between, counted, duration, listed, percent, rate, sizes
 
 MAX_SITES_OF_CHANGE = 5
 """The most places of one change that are listed; further ones are counted."""

@@ -3,14 +3,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.details import Details
-from pinprof.intervals import covered
+from pinprof.ground.intervals import covered
+from pinprof.ground.units import counted, duration
 from pinprof.measurement.profile import Profile
 from pinprof.prediction import Edits
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
 from pinprof.rules.sums import idle_within, in_complete_steps
 from pinprof.trace.threads import PIN_OPS
-from pinprof.units import counted, duration
 
 
 def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import duration, size
 from pinprof.measurement.profile import Profile
 from pinprof.rules.copies import MIN_SMALL_COPIES, many_small, of_places
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.sums import Copies
 from pinprof.trace.calls import SMALL_COPY_BYTES
-from pinprof.units import duration, size
 
 
 def _small(details: Details, profile: Profile) -> Iterator[Evidence]:

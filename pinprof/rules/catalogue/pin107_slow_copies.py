@@ -4,14 +4,14 @@ from functools import partial
 import numpy as np
 
 from pinprof.details import Details
-from pinprof.intervals import covered, union
+from pinprof.ground.intervals import covered, union
+from pinprof.ground.units import rate
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import LARGE_COPY_BYTES
 from pinprof.rules.copies import of_places
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import Copies, copies_in_steps
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PINNED, Bools, Int64s, Trace
-from pinprof.units import rate
 
 SLOW_SHARE_OF_BEST_RATE = 0.5
 """Pinned copies at less than this share of the best rate in the trace are slow."""

@@ -1,10 +1,10 @@
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import percent, size
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
-from pinprof.units import percent, size
 
 TOO_MUCH_SHARE = 0.5
 """From this share on a program has locked more than it has left for its workers, the page cache from which they read,

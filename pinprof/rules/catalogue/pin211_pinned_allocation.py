@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import duration, how_many
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.sums import ops_of
 from pinprof.rules.wait_sites import search_waits
-from pinprof.units import duration, how_many
 
 
 def _allocated(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -1,10 +1,10 @@
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import idle_within, in_complete_steps
-from pinprof.units import counted, duration
 
 
 def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import duration
 from pinprof.measurement.profile import Profile
 from pinprof.replay.bound import Feed, feed_of
 from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, with_workers
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.units import duration
 
 RECORDED_SHARE_OF_WAIT = 0.8
 """A trace that has less than this share of the wait does not show how the step without the profiler waits."""

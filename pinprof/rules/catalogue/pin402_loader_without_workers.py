@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import duration
 from pinprof.measurement.profile import Profile
 from pinprof.replay.bound import Feed, feed_of
 from pinprof.rules.loading import SAFE_WORKERS, with_workers
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import idle_within
-from pinprof.units import duration
 
 
 def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -3,13 +3,13 @@ from math import ceil
 
 from pinprof.analyses.host_samples import CalledLine, measure_host
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration, percent
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import feed_of
 from pinprof.rules.loading import workers_of
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at
-from pinprof.units import counted, duration, percent
 
 MIN_WORKER_SAMPLES = 30
 """Fewer samples do not tell one line from another."""

@@ -2,13 +2,13 @@ from collections.abc import Iterator
 
 from pinprof.analyses.syncs.causes import label_of
 from pinprof.details import Details
+from pinprof.ground.units import duration, how_many, listed
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.graphs import capture_of
 from pinprof.rules.launching import MIN_IDLE_SHARE_OF_STEP, compiling, host_ops, how_to_launch, late_ns, pauses
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
-from pinprof.units import duration, how_many, listed
 
 
 def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:

@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import duration, how_many
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import capture_of, fused_ns, fusible
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.units import duration, how_many
 
 MIN_OPTIMIZER_LAUNCHES = 20
 """Launches of an optimizer that a fused one is far below: it makes a few for all parameters of a kind."""

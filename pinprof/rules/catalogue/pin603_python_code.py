@@ -11,7 +11,8 @@ from pinprof.analyses.launches import PAUSE_MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.analyses.steps import timed
 from pinprof.details import Details
-from pinprof.intervals import Intervals, covered, intersect, length, union
+from pinprof.ground.intervals import Intervals, covered, intersect, length, union
+from pinprof.ground.units import duration, listed, percent
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.copies import many_small
@@ -24,7 +25,6 @@ from pinprof.trace.spans.idle_times import python_in_nodes
 from pinprof.trace.spans.one_time_work import NEVER
 from pinprof.trace.spans.phases import NODE, torch_times
 from pinprof.trace.tables import Trace
-from pinprof.units import duration, listed, percent
 
 MIN_PYTHON_SHARE_OF_STEP = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""

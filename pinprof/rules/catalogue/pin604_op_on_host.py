@@ -2,13 +2,13 @@ from collections.abc import Iterator
 
 from pinprof.analyses.hazards import IN_PLACE_OP
 from pinprof.details import Details
+from pinprof.ground.units import duration, how_many, shortened
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import host_ops, late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAMED_CHARS
 from pinprof.trace.spans.phases import NODE
-from pinprof.units import duration, how_many, shortened
 
 FIX_OF_WRITES = (
     "Write on the GPU what it needs there, or fill another buffer in a DataLoader's worker. What is written in place "

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration, listed
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
@@ -19,7 +20,6 @@ from pinprof.trace.spans.one_time_work import (
     time_per_step,
 )
 from pinprof.trace.tables import NONE, Bools, Trace
-from pinprof.units import counted, duration, listed
 
 MIN_COMPILING_SHARE = 0.02
 """Compiling that takes a smaller share of the step is not worth a finding."""

@@ -4,6 +4,7 @@ from itertools import groupby
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import duration, how_many
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
@@ -11,7 +12,6 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import times_of_ops
 from pinprof.trace.spans.phases import Pass, casts_of_weights, optimizer_within, passes_of
 from pinprof.trace.tables import Trace
-from pinprof.units import duration, how_many
 
 MIN_MICRO_BATCHES = 2
 """The least micro-batches of a step, and weights in each: with fewer nothing is cast again."""

@@ -6,6 +6,7 @@ from math import inf
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration, how_many, listed, percent, shortened
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
@@ -14,7 +15,6 @@ from pinprof.rules.rule import Evidence, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Trace
-from pinprof.units import counted, duration, how_many, listed, percent, shortened
 
 MIN_LOOP_SHARE_OF_STEP = 0.01
 """Loops that cost a smaller share of the step are not worth a finding."""

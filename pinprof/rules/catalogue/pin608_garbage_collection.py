@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration, how_many
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits, NotedPauses
 from pinprof.rules.launching import collecting
@@ -11,7 +12,6 @@ from pinprof.rules.sums import at, idle_within, in_complete_steps
 from pinprof.trace.callers import places_of, users_of
 from pinprof.trace.lines import Place
 from pinprof.trace.metadata.run_log import Collections
-from pinprof.units import counted, duration, how_many
 
 MIN_COLLECTING_SHARE = 0.03
 """Collections that take a smaller share of the step are not worth a finding: the young generations of a program that

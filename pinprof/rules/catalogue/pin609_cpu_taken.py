@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import duration, percent
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.units import duration, percent
 
 MIN_OFF_CPU_SHARE_OF_STEP = 0.05
 """A thread that has to wait for its CPU for a smaller share of the step is not worth a finding: other processes of an

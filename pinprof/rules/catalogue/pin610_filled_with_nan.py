@@ -3,13 +3,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import how_many
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import cost_of_ops
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import aten
 from pinprof.trace.tables import NONE
-from pinprof.units import how_many
 
 ALLOCATING_OPS = aten(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_ resize_as_ "

@@ -3,7 +3,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.details import Details
-from pinprof.intervals import contains
+from pinprof.ground.intervals import contains
+from pinprof.ground.units import how_many
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import cost_of_ops
@@ -12,7 +13,6 @@ from pinprof.rules.sums import in_complete_steps
 from pinprof.trace.spans.phases import ADDS, TO_WEIGHT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
-from pinprof.units import how_many
 
 ZEROING_OPS = frozenset({"aten::zero_", "aten::_foreach_zero_"})
 ACCUMULATING_NODES = frozenset({"torch::autograd::AccumulateGrad", TO_WEIGHT})

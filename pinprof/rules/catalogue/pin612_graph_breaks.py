@@ -3,6 +3,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import duration, how_many, listed
 from pinprof.measurement.profile import Profile
 from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
@@ -11,7 +12,6 @@ from pinprof.trace.links import step_at
 from pinprof.trace.metadata.run_log import CompilerNote
 from pinprof.trace.spans.one_time_work import REGION
 from pinprof.trace.tables import Trace
-from pinprof.units import duration, how_many, listed
 
 MAX_BREAKS_NAMED = 4
 """Places that a sentence names."""

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration, shortened
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
@@ -10,7 +11,6 @@ from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.links import follow, within
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import FULL_FLOAT32, HALF, OF_CONVOLUTION, TF32
-from pinprof.units import counted, duration, shortened
 
 MAJOR_WITH_TF32 = 8
 """The compute capability from which on a GPU has TF32."""

@@ -2,13 +2,13 @@ import re
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration, percent
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.vendors import LAYOUT_CHANGE
-from pinprof.units import counted, duration, percent
 
 SHORT_KERNEL_NAME = re.compile(r"\b(\w+)[<(]")
 """The name of a kernel without what is around it."""

@@ -4,14 +4,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pinprof.details import Details
-from pinprof.intervals import distinct
+from pinprof.ground.intervals import distinct
+from pinprof.ground.units import counted, duration
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import aten, in_complete_steps, launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
-from pinprof.units import counted, duration
 
 MATH_ATTENTION: Final = "aten::_scaled_dot_product_attention_math"
 PRODUCT_OPS: Final = aten("matmul bmm baddbmm einsum")

@@ -1,10 +1,10 @@
 from collections.abc import Iterator
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, listed
 from pinprof.measurement.profile import Profile
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
-from pinprof.units import counted, listed
 
 MIN_UNREAD_ELEMENTS = 100_000
 """Numbers of gradients: fewer cost a step nothing that can be told."""

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Change, Evidence, Rule
 from pinprof.rules.sums import launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
-from pinprof.units import counted, duration
 
 EUCLIDEAN_KERNEL = re.compile(r"cdist_(?:backward_)?kernel_cuda_impl<.*dists<\w+>::two")
 """Torch's kernels that compute Euclidean distances one by one; those of other norms have no product to take instead."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration, percent
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
@@ -11,7 +12,6 @@ from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.sums import aten, launched_kernels, per_step
 from pinprof.trace.links import within
 from pinprof.trace.tables import Int64s, Trace
-from pinprof.units import counted, duration, percent
 
 MIN_CONVOLUTION_SHARE = 0.2
 """Convolutions that take a smaller share of the step gain too little from other kernels."""

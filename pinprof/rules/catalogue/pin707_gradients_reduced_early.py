@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import counted, duration, how_many
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.rule import Evidence, Rule
@@ -15,7 +16,6 @@ from pinprof.trace.collectives import MESSAGE, is_collective_kernel
 from pinprof.trace.spans.phases import BACKWARD, FORWARD, phase_of_calls
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
-from pinprof.units import counted, duration, how_many
 
 MIN_GRADIENT_ELEMENTS = 10_000
 """Collectives of fewer elements are of metrics, or of the statistics of normalizations; gradients come in buckets."""

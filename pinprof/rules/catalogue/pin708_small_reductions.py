@@ -4,6 +4,7 @@ from itertools import groupby
 import numpy as np
 
 from pinprof.details import Details
+from pinprof.ground.units import duration, how_many, size
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.catalogue.pin707_gradients_reduced_early import reductions_of
@@ -14,7 +15,6 @@ from pinprof.trace.collectives import Collectives, is_collective
 from pinprof.trace.links import follow, outermost
 from pinprof.trace.spans.phases import OPTIMIZER
 from pinprof.trace.tables import NONE, Int64s
-from pinprof.units import duration, how_many, size
 
 SMALL_MESSAGE_BYTES = 1 << 20
 """A smaller message spends its time on the start of a collective, not on the link."""

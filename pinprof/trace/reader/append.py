@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace.reader.blocks import Blocks, without_trailing
 from pinprof.trace.reader.events import NOT_EVENTS
 from pinprof.trace.reader.read import LIST_START

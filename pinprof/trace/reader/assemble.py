@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace.calls import call_kind
 from pinprof.trace.links import RecordedWork, find_links, launches
 from pinprof.trace.metadata.info import Cut

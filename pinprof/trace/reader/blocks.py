@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace.reader.events import NOT_EVENTS, Event, LooseFile, Metadata, decode_each, decode_events
 from pinprof.trace.reader.not_a_trace import START_BYTES, WHAT_A_TRACE_IS, check_start, what_it_seems
 from pinprof.trace.reader.salvage import salvage, salvage_metadata

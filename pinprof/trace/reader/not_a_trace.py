@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace.vendors import foreign_vendor
 
 FIRST_BYTES = (

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
+from pinprof.ground.urls import shown
 from pinprof.trace.files import open_trace
 from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.blocks import Blocks, without_trailing
@@ -15,7 +16,6 @@ from pinprof.trace.reader.rows import FileContent, ReadOptions, Shared, known_ca
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import NONE, Trace
-from pinprof.urls import shown
 
 LIST_START = re.compile(rb'"traceEvents"\s*:\s*\[|\A\s*\[')
 NOTHING_RECORDED = (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 from pinprof.trace.reader.events import Event, Metadata, decode_event
 
 EVENT_SEAM = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"\s*:)')

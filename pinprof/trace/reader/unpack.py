@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
-from pinprof.errors import TraceError
+from pinprof.ground.errors import TraceError
 
 READ_BYTES = 2**16
 """Bytes of a packed file that are read at once. A hostile file may have tiny members: for each, the rest of these bytes

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, covered, gaps, intersect, joined, length, subtract, union
+from pinprof.ground.intervals import Intervals, covered, gaps, intersect, joined, length, subtract, union
 from pinprof.trace.frames import is_torch_builtin
 from pinprof.trace.links import ROUNDING_NS, enclosing, function_of_ops
 from pinprof.trace.spans.one_time_work import NEVER

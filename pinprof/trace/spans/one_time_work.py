@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, contains, distinct, joined, union
+from pinprof.ground.intervals import Intervals, contains, distinct, joined, union
 from pinprof.trace.links import step_at
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int64s, Trace
 from pinprof.trace.threads import STEP_MARK

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import Intervals, contains, joined, union
+from pinprof.ground.intervals import Intervals, contains, joined, union
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace, computed_once
 from pinprof.trace.threads import BACKWARD_OP, optimizer_marks

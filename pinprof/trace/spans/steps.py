@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.intervals import contains
+from pinprof.ground.intervals import contains
 from pinprof.trace.frames import MODULE_PREFIX
 from pinprof.trace.links import RecordedWork, follow, step_at
 from pinprof.trace.spans.model_calls import of_busiest, outer

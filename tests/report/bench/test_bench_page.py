@@ -9,10 +9,10 @@ from bench_example import example
 from msgspec.structs import replace
 from page_reader import Page
 
-from pinprof import hues
 from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
+from pinprof.ground import hues
 from pinprof.report.bench.page import bandwidth_chart, picture_chart, times_chart, to_html
 from pinprof.report.bench.view import OUTCOME_WORDS, claimed_by, experiments, reason_of
 from pinprof.report.charts.svg import chart_svg

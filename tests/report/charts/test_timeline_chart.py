@@ -13,15 +13,15 @@ from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
-from pinprof import hues
-from pinprof.errors import PinprofError
+from pinprof.ground import hues
+from pinprof.ground.errors import PinprofError
+from pinprof.ground.units import NS_PER_MS
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.figures import PlotlyFigure
 from pinprof.report.charts.timeline import MAX_STEP_BUTTONS, timeline_chart
 from pinprof.report.python.figures import timeline_page
 from pinprof.report.timeline.steps import whole_window
 from pinprof.report.trace.page import timeline_title
-from pinprof.units import NS_PER_MS
 
 TITLE = ("trace.json", "1.00 ms per step.")
 RECORDED = ("loss_item.stack", "overlap_side_pinned", "experiments/e10.prefetcher", "ranks/averaged_loss.rank0.before")

@@ -12,12 +12,12 @@ from trace_builder import TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import Comparison, compare
+from pinprof.ground.units import uncoded
 from pinprof.report.comparison.json import comparison_to_json
 from pinprof.report.comparison.page import to_html, typical_step
 from pinprof.report.comparison.text import comparison_to_text, to_brief
 from pinprof.report.comparison.words import verdict
 from pinprof.trace import read_trace
-from pinprof.units import uncoded
 
 WIDTH = 100
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m"

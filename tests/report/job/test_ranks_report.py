@@ -12,6 +12,7 @@ from trace_builder import TraceBuilder
 from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analysis import analyse
 from pinprof.documents.findings import TrafficJson
+from pinprof.ground.units import duration
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Alone, RankPart, Ranks, measure_rank
@@ -31,7 +32,6 @@ from pinprof.report.trace.text import to_brief as brief_text
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules.rule import Finding, Findings
 from pinprof.trace import Trace, read_trace
-from pinprof.units import duration
 
 MANY = 1024
 SLOW = 700

@@ -7,8 +7,8 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from pinprof import hues
 from pinprof.analyses.idle import IDLE
+from pinprof.ground import hues
 from pinprof.report.charts import figures, flame
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND, EVENT_KINDS, KERNEL_KIND, LegendEntry
 

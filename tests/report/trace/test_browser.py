@@ -12,6 +12,7 @@ from recordings import TRACES, analysis_of
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis
+from pinprof.ground.units import duration, how_many, percent, rate, size
 from pinprof.notebook import load
 from pinprof.report.html import Markup
 from pinprof.report.page import page as page_around
@@ -20,7 +21,6 @@ from pinprof.report.timeline.drawn_lanes import lanes_of_page
 from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
 from pinprof.report.trace.page import to_html
-from pinprof.units import duration, how_many, percent, rate, size
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 

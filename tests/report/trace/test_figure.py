@@ -8,7 +8,7 @@ from recordings import ROOT, TRACES
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 import pinprof
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
 from pinprof.notebook import Report, load
 from pinprof.report.timeline.kinds import EVENT_KINDS
 

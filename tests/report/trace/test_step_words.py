@@ -10,6 +10,7 @@ from recordings import OF_A_GPU, TRACES, analysis_of, each_recording, full_text_
 from rich.padding import Padding
 from trace_builder import SIDE, TraceBuilder
 
+from pinprof.ground.units import duration
 from pinprof.measurement.figures import STALL_MS
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile, busiest
@@ -29,7 +30,6 @@ from pinprof.report.trace.text import trace_to_text
 from pinprof.report.view import Fact
 from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace
-from pinprof.units import duration
 
 MS = 1e6
 

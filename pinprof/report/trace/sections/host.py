@@ -3,13 +3,13 @@
 from itertools import islice
 
 from pinprof.analyses.host_samples import CalledLine, CodeKind, HostPlace, HostSums
+from pinprof.ground.units import counted, duration, percent
 from pinprof.measurement.figures import LOADER_MS
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns
 from pinprof.report.view import ReportTable, Section
 from pinprof.report.words import NOTHING, place, printable
-from pinprof.units import counted, duration, percent
 
 HOST_TITLE = "Where the host's time goes, sampled without the profiler"
 KIND_NAMES: dict[CodeKind, str] = {

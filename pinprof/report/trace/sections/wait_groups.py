@@ -7,11 +7,11 @@ from typing import NamedTuple
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.removal import VERDICTS
 from pinprof.analyses.syncs.sites import BareSite, WaitCost
+from pinprof.ground.units import counted
 from pinprof.measurement.profile import WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.words import place, short_place
 from pinprof.trace.lines import Place
-from pinprof.units import counted
 
 
 class WaitPart(NamedTuple):

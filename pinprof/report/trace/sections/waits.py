@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.sites import WaitCost, by_line
+from pinprof.ground.units import counted, duration, how_many, shortened
 from pinprof.measurement.figures import BUBBLE_MS, STALL_MS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
@@ -22,7 +23,6 @@ from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styl
 from pinprof.report.words import NOTHING, not_shown, place, whole_place
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
-from pinprof.units import counted, duration, how_many, shortened
 
 MIN_LISTED_SITES, MAX_SITES_OF_GROUP, MAX_LINES_ELSEWHERE = 10, 5, 10
 """The least sites that a terminal lists, the most of a group, and the most lines with waits in other steps."""

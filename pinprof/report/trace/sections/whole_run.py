@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator
 
 from pinprof.analyses.whole_run.ledger import LedgerRow, WholeRun
 from pinprof.analyses.whole_run.regular_step import Runs
+from pinprof.ground.units import between, counted, duration, listed, percent
 from pinprof.measurement.profile import Profile
 from pinprof.report.trace.step import MIN_DRAWN_SHARE
 from pinprof.report.view import Fact, Section
 from pinprof.report.words import NOTHING, place
 from pinprof.trace.lines import Place
-from pinprof.units import between, counted, duration, listed, percent
 
 UNSTEADY_SHARE_OF_STEP = 0.15
 """If the steps of parts of a run differ by this share, something other than the program sets their pace."""

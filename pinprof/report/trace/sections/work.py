@@ -7,7 +7,8 @@ from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
 from pinprof.analyses.by_name.names import Origin
 from pinprof.analyses.by_name.ops import OpSums, OpTime
-from pinprof.hues import KERNEL, in_the_dark, shades
+from pinprof.ground.hues import KERNEL, in_the_dark, shades
+from pinprof.ground.units import counted, duration, how_many, percent
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.html import Column, Markup, hue, number_columns, table
@@ -15,7 +16,6 @@ from pinprof.report.timeline.kinds import short
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
 from pinprof.trace.vendors import AMD_KERNEL
-from pinprof.units import counted, duration, how_many, percent
 from pinprof.verdict.step_limits import GPU
 
 MAX_KINDS = 3

@@ -14,7 +14,7 @@ from os import getpid
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from pinprof.errors import PinprofError
+from pinprof.ground.errors import PinprofError
 
 STANDARD = "-"
 """Names standard output among outputs, and standard input among inputs."""

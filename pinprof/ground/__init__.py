@@ -1,0 +1,1 @@
+"""What all rooms stand on: times, units, words, errors, outputs, processes."""
