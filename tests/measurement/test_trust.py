@@ -541,7 +541,7 @@ def test_what_is_wrong_is_not_printed() -> None:
     assert "- no GPU work of 4 launches (25 %)" in text
     assert text.index("Before you trust this trace") < text.index("\nStep\n")
     assert "        -  where it goes: not shown (no GPU work of 4 launches (25 %))" in text
-    assert "copy time is overlapped: not shown" in text
+    assert "overlap: not shown" in text
     assert "- why copies are exposed: not shown" in text
     assert "Some rules were not checked: no GPU work of 4 launches (25 %)" in text
     where = "Where it goes: -, not shown (no GPU work of 4 launches (25 %))"
