@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 OWN_PROCESS_NAME = "pinprof"
 """The name of processes that multiprocessing starts for pinprof itself, not for the measured program."""
-WORKER_PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.processes import serve; serve()"
+WORKER_PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.ground.processes import serve; serve()"
 
 MAX_ENDING_S = 10.0
 """How long a process that is asked to end may take; launchers end their ranks meanwhile."""

@@ -136,7 +136,7 @@ def test_clocks_and_the_process_are_read_as_they_were_before_the_program() -> No
 
 def test_a_recording_that_cannot_begin_lets_the_program_run_to_its_end(tmp_path: Path) -> None:
     source = TRAIN + (
-        "import pinprof.capture.window.lean as m\nfrom pinprof.errors import CaptureError\n"
+        "import pinprof.capture.window.lean as m\nfrom pinprof.ground.errors import CaptureError\n"
         "def refuse(*_a, **_k):\n    raise CaptureError('no disk')\nm.write_trace = refuse\ntrain(60)"
     )
     ran = run(tmp_path, source)
