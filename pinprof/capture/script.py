@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -179,7 +180,7 @@ class _Recorder:
 
     def run(self, program: UserProgram) -> Ending:
         """Run the program in the recording, and end the recording however the program ends."""
-        stepper, process = self.stepper, getpid()
+        stepper, process, threads_before = self.stepper, getpid(), threading.enumerate()
         self.recording.watch()
         try:
             with program.as_main() as main, self.marks.placed():
@@ -189,7 +190,7 @@ class _Recorder:
                     if getpid() == process and stepper.stop.times:
                         join_threads(self.marks.threads, THREADS_END_WITHIN_S)
                     elif getpid() == process:  # as python does at its exit
-                        join_threads()
+                        join_threads(before=threads_before)
             if getpid() != process:
                 exit_as_fork(ending.exit_status)
             stepper.end()

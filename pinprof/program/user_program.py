@@ -247,20 +247,37 @@ def exit_as_fork(status: int) -> NoReturn:
     os._exit(status & 0xFF)
 
 
-def join_threads(only: Collection[int] | None = None, within_s: float | None = None) -> None:
-    """Wait for the program's threads as python does before it exits; for `only` some of them, or only `within_s`."""
+def join_threads(
+    only: Collection[int] | None = None, within_s: float | None = None, before: Collection[threading.Thread] = ()
+) -> None:
+    """Wait for the program's threads as python does before it exits; for `only` some of them, or only `within_s`.
+
+    Threads that ran `before` the program are not its own. As at python's exit, open pools of threads end with the work
+    that they have.
+    """
     end = HOST_TIME.monotonic() + within_s if within_s is not None else None
     with suppress(BaseException):  # Ctrl-C
-        while threads := [thread for thread in threading.enumerate() if _is_awaited(thread, only)]:
+        while threads := [thread for thread in threading.enumerate() if _is_awaited(thread, only, before)]:
+            for thread in threads:
+                _close_pool(thread)
             threads[0].join(None if end is None else max(0.0, end - HOST_TIME.monotonic()))
             if end is not None and HOST_TIME.monotonic() >= end:
                 return
 
 
-def _is_awaited(thread: threading.Thread, only: Collection[int] | None) -> bool:
-    if thread is threading.current_thread() or thread is threading.main_thread():
+def _is_awaited(thread: threading.Thread, only: Collection[int] | None, before: Collection[threading.Thread]) -> bool:
+    if thread in before or thread is threading.current_thread() or thread is threading.main_thread():
         return False
     return not thread.daemon if only is None else thread.ident in only
+
+
+def _close_pool(thread: threading.Thread) -> None:
+    """Let the pool of a thread take no more work, if it is a ThreadPoolExecutor's: its threads end after the last."""
+    if thread in getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", ()):
+        arguments = vars(thread).get("_args")
+        pool = arguments[0]() if arguments else None  # a weak reference: of a pool that is gone, the threads end anyway
+        if pool is not None:
+            pool.shutdown(wait=False)
 
 
 def hide_own_frames(error: BaseException) -> BaseException:

@@ -3,12 +3,14 @@
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from script_runs import TRAIN, recorded_steps, run
 
 import pinprof
+from pinprof.program.user_program import join_threads
 
 pytestmark = pytest.mark.slow  # each test is a process of its own
 
@@ -117,6 +119,27 @@ def test_the_threads_of_a_program_are_its_own(tmp_path: Path) -> None:
     ran = run(tmp_path, TRAIN + "import threading\ntrain(60)\nprint(threading.enumerate())", keep_going=True)
     assert ran.out.startswith("finished\n[<_MainThread(MainThread, started ")
     assert ran.out.count("Thread(") == 1
+
+
+def test_an_open_pool_of_threads_ends_with_its_work_as_at_pythons_exit(tmp_path: Path) -> None:
+    source = (
+        "import time\nfrom concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)\ntrain(60)\n"
+        "for number in range(2): pool.submit(lambda number: (time.sleep(0.1), print(number)), number)\n"
+    )
+    ran = run(tmp_path, TRAIN + source, keep_going=True)
+    assert (ran.status, ran.out) == (0, "finished\n0\n1\n")
+
+
+def test_threads_that_ran_before_the_program_are_not_awaited() -> None:
+    go = threading.Event()
+    another = threading.Thread(target=go.wait)
+    another.start()
+    try:
+        join_threads(before=threading.enumerate())
+        assert another.is_alive()
+    finally:
+        go.set()
+        another.join()
 
 
 def test_a_profile_of_the_program_is_whole(tmp_path: Path) -> None:
