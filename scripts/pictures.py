@@ -16,6 +16,7 @@ from playwright.sync_api import Browser
 RECORDING = "traces/runs/images.before.json.gz"
 GUIDES = Path("pinprof/guides")
 WIDTH = 1280
+PLOTLY_FIGURE = ".plotly-graph-div"
 
 
 def main() -> None:
@@ -26,7 +27,7 @@ def main() -> None:
             subprocess.run([sys.executable, "-m", "pinprof", *words, RECORDING], check=True, stdout=subprocess.DEVNULL)
         take(browser, page, "page.png", "body", 1000)
         take(browser, page, "timeline.png", "#timeline-1", 780)
-        take(browser, plotly, "plotly.png", "figure")
+        take(browser, plotly, "plotly.png", PLOTLY_FIGURE)
 
 
 def take(browser: Browser, file: Path, name: str, element: str, height: int = 800) -> None:
@@ -37,7 +38,7 @@ def take(browser: Browser, file: Path, name: str, element: str, height: int = 80
     shown.evaluate("element => element.scrollIntoView()")
     tab.wait_for_timeout(3000)
     target = GUIDES / name
-    (shown if element == "figure" else tab).screenshot(path=target)
+    (shown if element == PLOTLY_FIGURE else tab).screenshot(path=target)
     print(f"{target}: {target.stat().st_size / 1000:.0f} kB")
 
 

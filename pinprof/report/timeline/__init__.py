@@ -46,7 +46,7 @@ TOOLBAR = Markup("""\
 <label class="common">find <input type="search" class="find" placeholder="name" spellcheck="false"></label>
 <button type="button" class="found-next" hidden>next</button>
 <output class="found"></output>
-<span class="hint common">W A S D zoom and move · Shift-drag sums</span>
+<span class="hint common">W A S D zoom and move</span>
 <span class="set last">
 <button type="button" class="link common" aria-label="copy link" title="Copy a link to what is shown">link</button>
 <button type="button" class="help common" aria-label="keys" title="All keys (?)">?</button>
