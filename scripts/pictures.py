@@ -25,7 +25,7 @@ def main() -> None:
         page, plotly = (Path(folder, f"{name}.html") for name in ("page", "plotly"))
         for words in (["report", "--html", str(page)], ["timeline", "--plotly", "-o", str(plotly)]):
             subprocess.run([sys.executable, "-m", "pinprof", *words, RECORDING], check=True, stdout=subprocess.DEVNULL)
-        take(browser, page, "page.png", "body", 1000)
+        take(browser, page, "page.png", "body", 700)
         take(browser, page, "timeline.png", "#timeline-1", 780)
         take(browser, plotly, "plotly.png", PLOTLY_FIGURE)
 
