@@ -97,6 +97,7 @@ Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ScopeNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.GeneratorExp
 
 MODULE_CODE = "<module>"
+"""Python's name for code outside of functions."""
 
 IMPLICIT = re.compile(r"__\w+__")
 """Methods that Python calls although the source does not name them: `Linear(3, 3)` calls `__init__`."""

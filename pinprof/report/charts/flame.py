@@ -21,6 +21,7 @@ from pinprof.report.words import cut
 from pinprof.trace.callers import STACK_ENTRY
 from pinprof.trace.frames import called_name, is_user_file, origin_of, package_file
 from pinprof.trace.metadata.sampled_stacks import HostFrame, HostProfile, HostStack
+from pinprof.trace.sources import MODULE_CODE
 
 BOXES_IN_WIDTH = 1000
 """Boxes of less than 1 / BOXES_IN_WIDTH of the whole are left out: they are narrower than two pixels."""
@@ -31,8 +32,6 @@ KEY_OF_CODE: dict[CodeKind, Key] = {
 ROOT_KEY = Key("the whole", hues.PALE)
 FEWEST_WAIT_PLACES = 2
 """The fewest places of a flame graph of waits; for one, the table shows as much."""
-MODULE_CODE = "<module>"
-"""Python's name for code outside of functions."""
 MODULE_WRAPPERS = ("_wrapped_call_impl", "_call_impl")
 """Functions of torch between each module and its `forward`, which would add two levels to each module."""
 MODULE_WRAPPER_METHODS = tuple(f"Module.{name}" for name in MODULE_WRAPPERS)

@@ -4,11 +4,11 @@ from markupsafe import escape
 
 from pinprof.analysis import Analysis
 from pinprof.ground.units import counted
-from pinprof.report.findings.views import FindingView, finding_views
+from pinprof.report.findings.views import FindingView
 from pinprof.report.html import Markup, inline_html, lines, note
 from pinprof.report.source import Quoting
 from pinprof.report.timeline.worst_instance import zoom_attribute
-from pinprof.report.trace.first_screen import first_screen
+from pinprof.report.trace.first_screen import FirstScreen
 from pinprof.report.trace.verdict import advice, why_no_finding
 from pinprof.report.words import (
     MAX_CELL,
@@ -31,15 +31,13 @@ MAX_QUOTED_SITES = 3
 """Sites of a finding whose lines are quoted."""
 
 
-def changes(number: int, analysis: Analysis, quoting: Quoting) -> Markup:
+def changes(number: int, analysis: Analysis, screen: FirstScreen, quoting: Quoting) -> Markup:
     """Return all findings of the page's `number`-th trace, and what they save together; empty if there are none."""
-    profile, findings = analysis.profile, analysis.findings
-    screen = first_screen(profile, findings)
+    profile, findings, views = screen.profile, screen.findings, screen.views
     remark = why_no_finding(screen)
     if not findings and (not profile.gpus or remark == advice(screen).sentence):
         return Markup()
-    views = finding_views(profile, findings)
-    shown = [view for view in views if view.is_brief] or views[:MAX_UNFOLDED_FINDINGS]
+    shown = screen.shown or views[:MAX_UNFOLDED_FINDINGS]
     cards = {view.number: _card(number, view, analysis, quoting, is_open=view is shown[0]) for view in views}
     unfolded = [cards.pop(view.number) for view in shown]
     together = "" if findings.joint and findings.joint.saving_ns else joint_worth(findings, profile)

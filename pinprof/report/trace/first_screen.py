@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pinprof.analyses.launches import Pause, SlowLaunches
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest, busiest_idle_times
-from pinprof.report.findings.views import MIN_SAVED_SHARE_OF_STEP, FindingView, brief_views
+from pinprof.report.findings.views import MIN_SAVED_SHARE_OF_STEP, FindingView, finding_views
 from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import finding_of_verdict
 from pinprof.trace.metadata.info import batches_held
@@ -39,8 +39,8 @@ class FirstScreen:
     findings: Findings
     mean: MeanStep | None
     """The mean step of the busiest GPU; None without a known step."""
-    shown: tuple[FindingView, ...]
-    """The findings of the short report."""
+    views: tuple[FindingView, ...]
+    """All findings in words."""
     first: int | None
     """The index of the finding to change first; None if none saves much or answers the verdict."""
     further: tuple[LimitCost, ...]
@@ -53,6 +53,11 @@ class FirstScreen:
     """Launches that take most of the GPU's idle time."""
     steps_of_queues: int
     """Steps whose batches may have been ready before the recording; 0 if the trace shows whether workers keep up."""
+
+    @property
+    def shown(self) -> tuple[FindingView, ...]:
+        """The findings of the short report."""
+        return tuple(view for view in self.views if view.is_brief)
 
     @property
     def verdict(self) -> Verdict:
@@ -77,7 +82,8 @@ class FirstScreen:
 
 def first_screen(profile: Profile, findings: Findings) -> FirstScreen:
     """Return the facts of the first screen of a trace."""
-    verdict, shown = findings.verdict, tuple(brief_views(profile, findings))
+    verdict, views = findings.verdict, tuple(finding_views(profile, findings))
+    shown = tuple(view for view in views if view.is_brief)
     first = _first_finding(profile, findings, shown) if profile.gpus else None
     of_verdict = [verdict.cause] if verdict.cause else [cost.cause for cost in verdict.between]
     answered = {cause for view in shown for cause in view.rule.answers}
@@ -90,7 +96,7 @@ def first_screen(profile: Profile, findings: Findings) -> FirstScreen:
         profile,
         findings,
         mean,
-        shown,
+        views,
         first,
         further=tuple(cost for cost in listed_costs(verdict) if cost.cause not in named and cost.ns >= least_ns),
         unanswered=tuple(cause for cause in dict.fromkeys((*of_verdict, *alone)) if cause not in answered),

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import dedent
 
 from pinprof.measurement.profile import Profile
-from pinprof.report.findings.views import FindingView, finding_views, trace_argument
+from pinprof.report.findings.views import FindingView, trace_argument
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import laid_out
 from pinprof.report.trace.first_screen import first_screen
@@ -51,8 +51,8 @@ def _trace(profile: Profile, findings: Findings, quoting: Quoting) -> Iterator[s
     yield f"**{inline(headline(screen))}.**"
     if bar := laid_out(step_bar(profile, BAR_COLUMNS, findings.verdict), width=BAR_COLUMNS, color=False).rstrip():
         yield fenced(dedent(bar), "text")
-    views = finding_views(profile, findings)
-    shown = ([view for view in views if view.is_brief] or views)[:MAX_SHOWN_FINDINGS]
+    views = screen.views
+    shown = (screen.shown or views)[:MAX_SHOWN_FINDINGS]
     if screen.first is None or screen.first not in [view.number for view in shown]:
         yield inline(advice(screen).sentence)
     for number, view in enumerate(shown, start=1):

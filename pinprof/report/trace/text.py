@@ -1,6 +1,6 @@
 """The report for the terminal: in some twenty lines, or in full with all sections."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from rich.cells import cell_len
 from rich.console import RenderableType
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pinprof.ground.units import counted, shortened
 from pinprof.measurement.profile import Profile
-from pinprof.report.findings.views import FindingView, brief_views, finding_views, trace_argument
+from pinprof.report.findings.views import FindingView, brief_views, trace_argument
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
 from pinprof.report.trace.first_screen import FirstScreen, first_screen, is_of_verdict, removes_more
@@ -97,7 +97,7 @@ def _findings(screen: FirstScreen) -> Iterable[RenderableType]:
     yield section("What to do")
     if remark:
         yield bullet(remark)
-    for view in finding_views(profile, findings):
+    for view in screen.views:
         style = SEVERITY_STYLES[view.finding.severity]
         yield Padding(Text.assemble((view.worth, style), ": ", (f"{view.rule.id} {view.title}", "bold")), (0, 0, 0, 2))
         yield Padding(Text(printable(view.evidence)), (0, 0, 0, 6))
@@ -153,8 +153,7 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
     yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
     screen = first_screen(profile, findings)
     yield from conclusion(screen, width)
-    rows = finding_views(profile, findings)
-    shown, quoting = [row for row in rows if row.is_brief], Quoting(Sources(profile.path, profile.info.made), code)
+    shown, quoting = screen.shown, Quoting(Sources(profile.path, profile.info.made), code)
     answered = {IRREGULAR, *(cause for row in shown for cause in row.rule.answers)}
     for line in filter(None, (*in_short(profile, screen.verdict.cause), next_cause(screen, answered))):
         yield hanging(Text("  "), Text(printable(line)))
@@ -167,7 +166,7 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
         yield from _brief_finding(number, row, quoting, width, is_terse=is_terse and number > 1)
     for line in unanswered(screen):
         yield hanging(Text("  "), Text(line))
-    yield from _together(profile, findings, rows)
+    yield from _together(screen)
     yield from _notes(screen)
 
 
@@ -291,11 +290,11 @@ def _evidence(finding: Finding) -> str:
     )
 
 
-def _together(profile: Profile, findings: Findings, rows: Sequence[FindingView]) -> Iterator[RenderableType]:
-    shown, left_out = any(row.is_brief for row in rows), sum(not row.is_brief for row in rows)
-    which = f"all {len(findings)} findings (--full)" if left_out else "all of these"
-    text = joint_worth(findings, profile, which, in_short=True) if shown else ""
-    if left_out and not shown:
+def _together(screen: FirstScreen) -> Iterator[RenderableType]:
+    left_out = len(screen.views) - len(screen.shown)
+    which = f"all {len(screen.views)} findings (--full)" if left_out else "all of these"
+    text = joint_worth(screen.findings, screen.profile, which, in_short=True) if screen.shown else ""
+    if left_out and not screen.shown:
         text = f"{counted(left_out, 'finding')} {'saves' if left_out == 1 else 'save'} next to nothing: --full"
     elif left_out and not text:
         text = f"{counted(left_out, 'more finding')}: --full"

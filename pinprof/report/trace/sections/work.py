@@ -167,8 +167,7 @@ def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
     """Yield the kernels by GPU time, those of collectives apart; a terminal has the first `rows`, None for all."""
     title = f"Kernels by GPU time, {profile.steps.per}"
     if isinstance(profile.kernels, Withheld):
-        meaning = f"the time of kernels: {not_shown(profile.kernels.reason)}"
-        yield Section(title, facts=[Fact("kernels", NOTHING, meaning, is_named=False)], name="kernels")
+        yield _withheld(title, "kernels", profile.kernels)
         return
     sums = profile.kernels.value
     kernels = [row for row in sums.rows if not row.communication]
@@ -181,6 +180,12 @@ def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
         cells = [_kernel_cells(profile, sums, row) for row in sums_of]
         if sums_of:
             yield _name_section(called, name, columns, cells, most=rows, notes=left_out if is_last else ())
+
+
+def _withheld(title: str, name: str, why: Withheld) -> Section:
+    """Return the section of kernels or ops whose times are withheld: the reason."""
+    meaning = f"the time of {name}: {not_shown(why.reason)}"
+    return Section(title, facts=[Fact(name, NOTHING, meaning, is_named=False)], name=name)
 
 
 def _kernel_cells(profile: Profile, sums: KernelSums, row: KernelTime) -> tuple[Cell, ...]:
@@ -232,8 +237,7 @@ def op_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
     """Yield the ops by host time; a terminal has the first `rows`, None for all."""
     title = f"Ops by host time, {profile.steps.per} as traced, with the profiler's cost in it"
     if isinstance(profile.ops, Withheld):
-        meaning = f"the time of ops: {not_shown(profile.ops.reason)}"
-        yield Section(title, facts=[Fact("ops", NOTHING, meaning, is_named=False)], name="ops")
+        yield _withheld(title, "ops", profile.ops)
         return
     sums = profile.ops.value
     if not sums.rows:
