@@ -37,6 +37,7 @@ from pinprof.report.job.view import verdict_line
 from pinprof.report.python.dataframes import ReportTables, figures_of, ranks_of_job
 from pinprof.report.python.objects import Contents, ReportObject, scalars_of
 from pinprof.report.trace.json import trace_of, traces_to_json
+from pinprof.report.trace.markdown import traces_to_markdown
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules.rule import Findings
@@ -66,9 +67,10 @@ class Report(ReportTables, ReportObject):
             **dict.fromkeys(("advice", "bottlenecks", "recommendations", "suggestions"), "report.findings"),
             **dict.fromkeys(("memcpy", "memcpys", "transfers"), "report.copies"),
             **dict.fromkeys(("syncs", "stalls", "synchronizations"), "report.waits"),
-            **dict.fromkeys(
-                ("df", "to_df", "to_dataframe", "to_pandas", "calls", "stacks", "streams"), "report.events"
-            ),
+            **dict.fromkeys(("df", "to_df", "to_dataframe", "to_pandas", "stacks", "streams"), "report.events"),
+            "calls": "report.events.calls",
+            "trace": "report.events, with its .kernels, .copies, .calls and .ops, or report.analysis.trace for ns",
+            **dict.fromkeys(("predict", "what_if", "simulate"), "report.whatif(pin=True)"),
             **dict.fromkeys(("plot", "figure", "to_figure"), "report.timeline(), or report.figures()"),
             **dict.fromkeys(("step_time", "total_time", "duration"), "report.step_ms"),
             "step": "report.steps.loc[2], or report.events.query('step == 2')",
@@ -84,11 +86,6 @@ class Report(ReportTables, ReportObject):
         return self._analysis
 
     @property
-    def trace(self) -> Trace:
-        """The trace."""
-        return self.analysis.trace
-
-    @property
     def profile(self) -> Profile:
         """What was measured of it."""
         return self.analysis.profile
@@ -96,6 +93,11 @@ class Report(ReportTables, ReportObject):
     @property
     def _findings(self) -> Findings:
         return self.analysis.findings
+
+    @property
+    def _of_job(self) -> str:
+        """A sentence on the job of this rank, if it is of one."""
+        return ""
 
     @property
     def step_ms(self) -> float | None:
@@ -140,7 +142,7 @@ class Report(ReportTables, ReportObject):
         possible = Scenario.__struct_fields__
         if unknown := [change for change in changes if change not in possible]:
             raise TypeError(f"{', '.join(unknown)}: no such change; there are {', '.join(possible)}")
-        return predict(self.trace, replace(scenario or Scenario(), **changes))
+        return predict(self.analysis.trace, replace(scenario or Scenario(), **changes))
 
     @cached_property
     def _document(self) -> Document:
@@ -148,6 +150,10 @@ class Report(ReportTables, ReportObject):
 
     def __str__(self) -> str:
         return trace_to_text(self.profile, self._findings)
+
+    def to_markdown(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
+        """Return the verdict and three findings as Markdown, and write it to `path`, if given."""
+        return self._written(traces_to_markdown([(self.profile, self._findings)], self._of_job), path, force=force)
 
     def timeline(self, *, steps: StepRange | None = None, range_ms: MsRange | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
@@ -296,6 +302,10 @@ class JobReport(Report):
         if number not in paths:
             raise PinprofError(f"the job has no rank {number}; it has {', '.join(map(str, paths))}")
         return Report(self._analysed(paths[number]))
+
+    @property
+    def _of_job(self) -> str:
+        return f"{self.verdict}."
 
     @property
     def verdict(self) -> str:

@@ -75,7 +75,7 @@ def test_one_part_is_enough(trace: Path) -> None:
 
 
 def test_it_takes_paths_traces_and_reports(report: Report) -> None:
-    figures = [pinprof.timeline(source) for source in (str(RECORDED), report.trace, report)]
+    figures = [pinprof.timeline(source) for source in (str(RECORDED), report.analysis.trace, report)]
     assert figures[0] == figures[1] == figures[2]
 
 
