@@ -140,7 +140,7 @@ def outliers(lengths: Int64s) -> Bools:
 def _steps_caption(lengths: Int64s, marked: list[int]) -> str:
     middle, least, most = (duration(float(of(lengths))) for of in (np.median, np.min, np.max))
     named = ", ".join(f"{number}" for number in marked[:8]) + (", ..." if len(marked) > 8 else "")  # noqa: PLR2004
-    which = "None is" if not marked else f"Step {named} is" if len(marked) == 1 else f"Steps {named} are"
+    which = "None of these is" if not marked else f"Step {named} is" if len(marked) == 1 else f"Steps {named} are"
     unlike = f" {which} unlike the others." if len(lengths) >= FEWEST_STEPS_WITH_OUTLIER else ""
     return (
         f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost.{unlike}"

@@ -219,9 +219,12 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
     drawn = _chart_of(part.name, entry)
     if part.name == "kinds" and drawn:
         tables_of = []
-    title = "" if part.title == GROUP_OF_SECTION.get(part.name) else part.title
+    title = "" if part.title == GROUP_OF_SECTION.get(part.name) or (part.name == "kinds" and drawn) else part.title
     content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, quoting, level=4)
-    return Markup('<div class="across-all">{}</div>').format(content) if part.name == "kinds" else content
+    if part.name == "host":  # its graph is as wide as the page
+        return content
+    kept = "across-all" if part.name == "kinds" else "piece"
+    return Markup('<div class="{}">{}</div>').format(kept, content) if title or kept == "across-all" else content
 
 
 def _is_idle_explained(entry: Analysis) -> bool:

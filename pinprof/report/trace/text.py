@@ -153,7 +153,7 @@ def to_brief(
 def _brief(
     profile: Profile, findings: Findings, width: int, code: Code, changes: int, explained: int
 ) -> Iterator[RenderableType]:
-    """Yield the parts of a short report with so many changes, the first ones with what was seen."""
+    """Yield the parts of a short report: up to `changes` changes, the first `explained` with what was seen."""
     yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
     screen = first_screen(profile, findings)
     yield from conclusion(screen, width)
