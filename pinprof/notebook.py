@@ -54,7 +54,7 @@ TraceOrUrl: TypeAlias = str | os.PathLike[str] | Trace
 """A trace, or the file or URL of one."""
 StepRange: TypeAlias = int | tuple[int, int]
 MsRange: TypeAlias = tuple[float, float]
-"""One step, or the first and the last one, counted from 1; start and end in ms since the start of step 1."""
+"""One step, or the first and the last one, by their numbers on the page; start and end in ms from the first step on."""
 
 
 class Report(ReportTables, ReportObject):
@@ -341,9 +341,10 @@ def timeline(
     It is the figure of `pinprof timeline --plotly`: the lanes, colours and texts of the page, a plotly trace for each
     kind of event, copies in their exposed and overlapped parts, and ms from the start of the first step that is drawn.
     By default the figure shows all complete steps, or the first of them that have no more than 20,000 bars, which its
-    subtitle says. `steps` is one step, or the first and the last one, counted from 1; the figure also shows the GPU
-    work that they launched. `range_ms` is the start and the end in ms since the start of step 1. If these have more
-    bars, short events are merged, which the subtitle says. `fig.show(config={"scrollZoom": True})` lets the wheel zoom.
+    subtitle says. `steps` is one step, or the first and the last one, by their numbers on the page; the figure also
+    shows the GPU work that they launched. `range_ms` is the start and the end in ms since the start of the first step.
+    If these have more bars, short events are merged, which the subtitle says. `fig.show(config={"scrollZoom": True})`
+    lets the wheel zoom.
 
     Raises PinprofError if the trace has no such step or the range is empty, TraceError if the source is not a trace.
     """

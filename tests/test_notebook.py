@@ -262,11 +262,11 @@ def test_events_have_their_steps_ops_and_lines(report: Report) -> None:
     assert len(events) == len(trace.gpu) + len(trace.calls) + len(trace.ops)
     assert events.start_ms.is_monotonic_increasing
     of_step = events[events.kind == "kernel"].groupby("step").size()
-    assert of_step.index.tolist() == report.steps.index.unique().tolist() == [1, 2, 3]
+    assert of_step.index.tolist() == report.steps.index.unique().tolist() == [2, 3, 4]
     copies = report.copies
     assert copies.exposed_ms.sum() == pytest.approx(report.copy_sums.exposed_ms.sum())
     assert copies.attrs == events.attrs == {"per": "whole trace"}
-    (copy,) = copies[copies.step == 2].to_dict("records")
+    (copy,) = copies[copies.step == 3].to_dict("records")
     assert (copy["op"], copy["line"], copy["reason"]) == ("aten::copy_", 23, "pageable")
     assert "direction" not in events.kernels
     assert "stream" not in events.ops
@@ -284,7 +284,7 @@ def test_what_the_trace_does_not_show_is_not_zero(tmp_path: Path) -> None:
     builder.copy("HtoD (Pageable -> Device)", 100, 20, launch=90)
     copies = load(builder.write(tmp_path / "trace.json")).copies
     assert copies[["op", "file", "line", "function"]].isna().all(axis=None)
-    assert copies.step.tolist() == [1]
+    assert copies.step.tolist() == [0]  # ProfilerStep#0
 
 
 def test_a_trace_without_kernels_has_empty_tables(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from pinprof.report.timeline.kinds import (
     MEMSET_ONLY_KIND,
     OVERLAPPED_COPY_KIND,
 )
-from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.words import step_known
+from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import Bools, Int64s, Trace
 
 OUTLIER_SHARE_OF_MEDIAN = 0.2
@@ -56,7 +56,7 @@ def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | N
     if trace.steps.unlike is not None:
         trace = with_irregular(trace)
     parts = next((of_gpu for of_gpu in measure_parts(trace) if of_gpu.device == device), None)
-    numbered, known = shown_numbers(trace), parts.step if parts is not None else np.zeros(0, np.int64)
+    numbered, known = numbers_of_steps(trace), parts.step if parts is not None else np.zeros(0, np.int64)
     host, host_ns = np.zeros(0, np.int64), np.zeros(0, np.int64)
     if trace.steps.on_host:
         host_ns = measure_steps(trace).host_lengths_ns

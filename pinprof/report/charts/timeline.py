@@ -31,9 +31,10 @@ from pinprof.report.timeline.lane import (
     Names,
 )
 from pinprof.report.timeline.lane_context import LaneContext
-from pinprof.report.timeline.steps import Window, shown_numbers, step_names, step_range, usable_steps
+from pinprof.report.timeline.steps import Window, step_names, step_range, usable_steps
 from pinprof.report.words import cut
 from pinprof.trace.links import follow
+from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Trace
 
 BAR_HEIGHT = 0.84
@@ -295,7 +296,7 @@ def _step_menu(trace: Trace, drawing: Drawing, plot: int, legend: int) -> dict[s
     drawn = usable[(usable >= window.first) & (usable <= window.last)].tolist()
     if trace.steps.source == WHOLE_TRACE or len(drawn) < 2:  # noqa: PLR2004  one is all
         return {}
-    numbers, zero = shown_numbers(trace), window.start_ns
+    numbers, zero = numbers_of_steps(trace), window.start_ns
     views = [("all steps", 0, window.span_ns)]
     for step in drawn:
         start, end = step_range(trace, step, step)

@@ -48,13 +48,13 @@ from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 GROUP_OF_SECTION = {
     **dict.fromkeys(("kinds", "kernels", "collectives"), "Kernels"),
-    **dict.fromkeys(("waits", "elsewhere", "idle", "copies", "input"), "Waits"),
+    **dict.fromkeys(("waits", "elsewhere", "input", "copies", "idle"), "Waits"),
     **dict.fromkeys(("host", "ops"), "Host"),
     **dict.fromkeys(("steps", "serving", "unlike", "course"), "Steps"),
 }
-"""The group of each section below the timeline, in order; a link at the top leads to each group."""
-OTHER_GROUP = "More"
-"""The group of all other sections."""
+"""The group of each section below the timeline, both in order; a link at the top leads to each group."""
+OTHER_GROUP = "Steps"
+"""The group of all other sections, which stand last."""
 MIN_CHARTED_COPIES, MIN_CHARTED_SIZES = 4, 3
 """A chart of fewer copies, or of copies of fewer sizes, would show no more than the table next to it."""
 MIN_COPYING_SHARE_OF_TRACE = 0.02
@@ -196,8 +196,12 @@ def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoti
     lengths = Section(
         title, notes=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
-    sections = [lengths, *event_sections(profile, entry.findings), *kind_sections(profile)]
-    for group in dict.fromkeys((*GROUP_OF_SECTION.values(), OTHER_GROUP)):
+    order = {name: place for place, name in enumerate(GROUP_OF_SECTION)}
+    sections = sorted(
+        (lengths, *event_sections(profile, entry.findings), *kind_sections(profile)),
+        key=lambda part: order.get(part.name, len(order)),
+    )
+    for group in dict.fromkeys(GROUP_OF_SECTION.values()):
         pieces = [
             piece
             for part in sections

@@ -1,4 +1,4 @@
-"""The report for the terminal: in some twenty lines, or in full with all sections."""
+"""The report for the terminal: in at most thirty lines, or in full with all sections."""
 
 from collections.abc import Iterable, Iterator
 
