@@ -95,11 +95,6 @@ class Report(ReportTables, ReportObject):
         return self.analysis.findings
 
     @property
-    def _of_job(self) -> str:
-        """A sentence on the job of this rank, if it is of one."""
-        return ""
-
-    @property
     def step_ms(self) -> float | None:
         """The step without the profiler; None if the trace does not show it."""
         return self._document.steps.step_ms
@@ -153,7 +148,7 @@ class Report(ReportTables, ReportObject):
 
     def to_markdown(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
         """Return the verdict and three findings as Markdown, and write it to `path`, if given."""
-        return self._written(traces_to_markdown([(self.profile, self._findings)], self._of_job), path, force=force)
+        return self._written(self._contents.markdown(), path, force=force)
 
     def timeline(self, *, steps: StepRange | None = None, range_ms: MsRange | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
@@ -177,6 +172,7 @@ class Report(ReportTables, ReportObject):
             [self.profile],
             lambda: traces_to_json([(self.profile, self.analysis.findings)]),
             lambda: to_html([self.analysis]),
+            lambda: traces_to_markdown([(self.profile, self._findings)]),
         )
 
 
@@ -304,10 +300,6 @@ class JobReport(Report):
         return Report(self._analysed(paths[number]))
 
     @property
-    def _of_job(self) -> str:
-        return f"{self.verdict}."
-
-    @property
     def verdict(self) -> str:
         """Which rank holds up the others, and by how much, in a sentence."""
         return verdict_line(self.ranks)
@@ -327,6 +319,7 @@ class JobReport(Report):
             [part.profile for part in self.parts],
             lambda: traces_to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
             lambda: page_of_files(self.ranks, self.parts, self._analysed),
+            lambda: traces_to_markdown([(self.profile, self._findings)], f"{self.verdict}."),
         )
 
 

@@ -52,9 +52,8 @@ GROUP_OF_SECTION = {
     **dict.fromkeys(("host", "ops"), "Host"),
     **dict.fromkeys(("steps", "serving", "unlike", "course"), "Steps"),
 }
-"""The group of each section below the timeline, both in order; a link at the top leads to each group."""
-OTHER_GROUP = "Steps"
-"""The group of all other sections, which stand last."""
+"""The group of each section below the timeline, both in order; a link at the top leads to each group. The last one
+has all other sections, too."""
 MIN_CHARTED_COPIES, MIN_CHARTED_SIZES = 4, 3
 """A chart of fewer copies, or of copies of fewer sizes, would show no more than the table next to it."""
 MIN_COPYING_SHARE_OF_TRACE = 0.02
@@ -196,16 +195,13 @@ def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoti
     lengths = Section(
         title, notes=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
-    order = {name: place for place, name in enumerate(GROUP_OF_SECTION)}
-    sections = sorted(
-        (lengths, *event_sections(profile, entry.findings), *kind_sections(profile)),
-        key=lambda part: order.get(part.name, len(order)),
-    )
+    order, sections = [*GROUP_OF_SECTION], [lengths, *event_sections(profile, entry.findings), *kind_sections(profile)]
+    sections.sort(key=lambda part: order.index(part.name) if part.name in order else len(order))
     for group in dict.fromkeys(GROUP_OF_SECTION.values()):
         pieces = [
             piece
             for part in sections
-            if GROUP_OF_SECTION.get(part.name, OTHER_GROUP) == group and (piece := _piece(part, entry, grids, quoting))
+            if GROUP_OF_SECTION.get(part.name, "Steps") == group and (piece := _piece(part, entry, grids, quoting))
         ]
         if pieces:
             name = f"{group.lower()}-{number}"
