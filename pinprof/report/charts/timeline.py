@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analysis import Analysis
+from pinprof.ground.hues import see_through
 from pinprof.ground.units import duration, ms, size
 from pinprof.report.charts.chart import legend_key
 from pinprof.report.charts.figures import PlotlyFigure, bars, layout
@@ -114,10 +115,13 @@ def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
     data: list[dict[str, Any]] = []
     for of_kind in all_bars:
         kind, entry = EVENT_KINDS[of_kind.kind], EVENT_KINDS[LEGEND_KIND.get(of_kind.kind, of_kind.kind)].label
+        key = legend_key(of_kind.kind)
+        if of_kind.kind in LEGEND_KIND:  # plotly makes opaque bars a pixel wide: many would hide the idle time
+            key = key._replace(colour=see_through(key.colour, 0.99))
         text = {"text": of_kind.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
         of_plotly = bars(
             kind.label,
-            legend_key(of_kind.kind),
+            key,
             hover=of_kind.hover,
             x=of_kind.length_ms,
             base=of_kind.start_ms,
