@@ -56,6 +56,16 @@ class Verification:
         return self.prediction.predicted_ns / self.measured_ns - 1
 
     @property
+    def predicted_saving_ns(self) -> float:
+        """How much the fix was predicted to save per step."""
+        return self.prediction.baseline_ns - self.prediction.predicted_ns
+
+    @property
+    def measured_saving_ns(self) -> float:
+        """How much the fix saved per step."""
+        return self.prediction.baseline_ns - self.measured_ns
+
+    @property
     def is_same_program(self) -> bool:
         """Whether the two traces seem to be of one program."""
         return self.kernels_alike >= SAME_KERNELS_SHARE

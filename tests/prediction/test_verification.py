@@ -57,6 +57,12 @@ def test_the_fix_is_seen_and_its_step_predicted(before: str, after: str, options
     assert result.new_waits == ()
 
 
+def test_savings_are_of_the_same_step_before() -> None:
+    result = recorded("loss_item_host_work", "clean")
+    assert result.prediction.baseline_ns - result.predicted_saving_ns == result.prediction.predicted_ns
+    assert result.prediction.baseline_ns - result.measured_saving_ns == result.measured_ns
+
+
 def test_the_measured_step_of_a_mended_script_lies_in_the_predicted_range() -> None:
     result = recorded("runs/images.before", "runs/images.after")
     assert result.measured_source == "measured"
