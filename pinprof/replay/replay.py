@@ -180,11 +180,10 @@ class Replay:
             return self._estimated
         step_ns = known.step_ns if known else None
         fits = fits_of(self.programs, self.steps, step_ns) if step_ns and self.runs else (Fit(cost_of(USUAL_NS)),)
-        settings = []
-        for cost, gpu_speed in fits:
-            before = self._pace(self.programs, cost, gpu_speed=gpu_speed)
-            settings.append(Setting(cost, step_ns or before.step_ns, before, gpu_speed=gpu_speed))
-        return tuple(settings)
+        paces = {fit: self._pace(self.programs, fit.cost, gpu_speed=fit.gpu_speed) for fit in fits}
+        return tuple(
+            Setting(fit.cost, step_ns or paces[fit].step_ns, paces[fit], gpu_speed=fit.gpu_speed) for fit in fits
+        )
 
     @property
     def expected(self) -> Setting:
@@ -260,8 +259,8 @@ class Replay:
         """
         if _takes_input(self.programs) and not _takes_input(changed):
             batch_ns = 0.0
-        paces = [
-            self.pace_after(
+        after = {
+            setting: self.pace_after(
                 setting,
                 self._pace(
                     changed,
@@ -271,9 +270,10 @@ class Replay:
                 ),
                 batch_ns,
             )
-            for setting in self.settings
-        ]
-        return Paces(across(after.step_ns for after in paces), across(after.busy_ns for after in paces))
+            for setting in dict.fromkeys(self.settings)
+        }
+        paces = [after[setting] for setting in self.settings]
+        return Paces(across(pace.step_ns for pace in paces), across(pace.busy_ns for pace in paces))
 
     def _pace(
         self, programs: Sequence[Program], cost: ProfilerCost, *, waits: bool = True, gpu_speed: float = 1.0
