@@ -68,8 +68,6 @@ class Report(ReportTables, ReportObject):
             **dict.fromkeys(("memcpy", "memcpys", "transfers"), "report.copies"),
             **dict.fromkeys(("syncs", "stalls", "synchronizations"), "report.waits"),
             **dict.fromkeys(("df", "to_df", "to_dataframe", "to_pandas", "stacks", "streams"), "report.events"),
-            "calls": "report.events.calls",
-            "trace": "report.events, with its .kernels, .copies, .calls and .ops, or report.analysis.trace for ns",
             **dict.fromkeys(("predict", "what_if", "simulate"), "report.whatif(pin=True)"),
             **dict.fromkeys(("plot", "figure", "to_figure"), "report.timeline(), or report.figures()"),
             **dict.fromkeys(("step_time", "total_time", "duration"), "report.step_ms"),
@@ -104,6 +102,11 @@ class Report(ReportTables, ReportObject):
         """Where the step lies; of several recorded runs, where it lies in another one; None as for `step_ms`."""
         bounds = self._document.steps.range_ms
         return None if bounds is None else (bounds[0], bounds[1])
+
+    @property
+    def bound(self) -> str | None:
+        """What sets the pace of the step: `gpu`, `host`, `input` or `communication`; None as for `step_ms`."""
+        return self._document.steps.bound
 
     @property
     def verdict(self) -> str | None:

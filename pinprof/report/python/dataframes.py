@@ -81,6 +81,16 @@ class ReportTables(ABC):
         return self.events.copies
 
     @property
+    def calls(self) -> "pd.DataFrame":
+        """A row for each call of the GPU's runtime: `name`, `start_ms`, `duration_ms`, `thread`, `op`, `line`, ..."""
+        return self.events.calls
+
+    @property
+    def trace(self) -> "EventTable":
+        """The same as `events`: `report.trace.kernels` has a row for each kernel, `report.kernels` sums by name."""
+        return self.events
+
+    @property
     def collectives(self) -> "pd.DataFrame":
         """A row for each collective of torch.distributed in the complete steps: `name`, `step`, `bytes`, ..."""
         from pinprof.report.python.events import collectives  # noqa: PLC0415  pandas is slow to load
