@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import getpid
@@ -89,6 +90,55 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def has_spare_core() -> bool:
+    """Return whether a copy of this process can work on another core.
+
+    Not where the other cores have work of pinprof's own, nor where torch may have a GPU and threads at work.
+    """
+    return sys.platform == "linux" and available_cores() > 1 and not _Worker.is_here and "torch" not in sys.modules
+
+
+class Fork:
+    """A copy of this process that runs a function of two pipes, its tasks and its answers, and ends."""
+
+    def __init__(self, work: Callable[[int, int], object]) -> None:
+        tasks, self._tasks = os.pipe()
+        self.answers, answers = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the copy uses nothing that other threads may hold
+            self._process = os.fork()
+        if not self._process:
+            with suppress(BaseException):
+                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
+                os.close(self._tasks)
+                os.close(self.answers)
+                work(tasks, answers)
+            os._exit(0)
+        os.close(tasks)
+        os.close(answers)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not been ended."""
+        return self._process > 0
+
+    def give(self, task: bytes) -> None:
+        """Send a task, which is shorter than a pipe; that the process is dead shows in its answers."""
+        with suppress(BrokenPipeError):
+            os.write(self._tasks, task)
+
+    def end(self) -> None:
+        """End the process, if it has not ended."""
+        if self.is_alive:
+            with suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._process, 0)
+            self._process = 0
+            os.close(self._tasks)
+            os.close(self.answers)
+
+
 def machine_memory(meminfo: Path = MEMINFO) -> tuple[int, int]:
     """Return the total and the available memory of the machine, in bytes. Raises OSError or KeyError."""
     entries = dict(MEMORY_ENTRY.findall(meminfo.read_text()))
@@ -144,6 +194,7 @@ def in_processes(
 
 def serve() -> None:
     """Answer the tasks from standard input until it ends: the loop of a process."""
+    _Worker.is_here = True
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # prints must not mix with the answers
     with suppress(EOFError, BrokenPipeError, MemoryError):  # the first two: the parent is gone
@@ -155,6 +206,9 @@ def serve() -> None:
 
 class _Worker:
     """A process that works on one item at a time."""
+
+    is_here = False
+    """Whether this process is one."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603  this very Python

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from pinprof.ground.intervals import numbered
 from pinprof.ground.units import shortened
 from pinprof.trace.frames import (
     LONGEST_FRAME_CHARS,
@@ -103,8 +104,13 @@ def user_calls(trace: Trace, call: Int64s) -> UserCalls:
 
 def users_of(trace: Trace, function: Int32s) -> UserCalls:
     """Return the user's function around each Python function (or itself), and what it called; -1 stands for none."""
-    users, called = _innermost(trace, trace.functions.named(is_user_code), function)
+    users, called = _innermost(trace, _are_user_code(trace), function)
     return UserCalls(users, np.where(users == NONE, NONE, np.where(called != NONE, called, users)).astype(np.int32))
+
+
+@computed_once
+def _are_user_code(trace: Trace) -> Bools:
+    return trace.functions.named(is_user_code)
 
 
 def _innermost(trace: Trace, wanted: Bools, function: Int32s) -> tuple[Int32s, Int32s]:
@@ -160,13 +166,12 @@ def places_of(trace: Trace, user: UserCalls, sources: Sources) -> tuple[list[Sou
     """Return the different places of the user's functions, as `call_places` does, and the index of each row's place."""
     functions, names = trace.functions, trace.functions.names
     called = np.where(user.called == user.function, NONE, user.called)
-    function_name, called_as = (follow(functions.name, rows).astype(np.int64) for rows in (user.function, called))
-    width = len(names) + 1
-    pairs, which = np.unique((function_name + 1) * width + called_as + 1, return_inverse=True)
+    function_name, called_as = (follow(functions.name, rows) for rows in (user.function, called))
+    first, which = numbered(function_name, called_as)
     frames = cache(partial(_frames_by_file, names))  # called only if a source is at hand: there may be many names
     is_recorded = cache(lambda file, source: _is_recorded_source(frames(), file, source))
     places: list[SourceLine | None] = []
-    for of_function, of_called in zip((pairs // width - 1).tolist(), (pairs % width - 1).tolist(), strict=True):
+    for of_function, of_called in zip(function_name[first].tolist(), called_as[first].tolist(), strict=True):
         text = names[of_called] if of_called != NONE else ""
         places.append(None if of_function == NONE else _place(names[of_function], text, sources, is_recorded))
     return places, which

@@ -116,10 +116,14 @@ class Table:
 
     def named(self, wanted: Callable[[str], object]) -> Bools:
         """Return for each row whether its name is wanted; `wanted` is called once for each different name."""
-        if len(self) < len(self.names):  # most names are those of other tables
-            used, which = np.unique(self.name, return_inverse=True)
-            return np.array([bool(wanted(self.names[code])) for code in used.tolist()], bool)[which]
-        return np.fromiter(map(bool, map(wanted, self.names)), bool, len(self.names))[self.name]
+        is_wanted = np.zeros(len(self.names), bool)
+        is_wanted[self._used] = [bool(wanted(self.names[code])) for code in self._used.tolist()]
+        return is_wanted[self.name]
+
+    @cached_property
+    def _used(self) -> Int64s:
+        """The codes of its names: most names are those of other tables."""
+        return np.flatnonzero(np.bincount(self.name))
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the table as a DataFrame: one column per field, coded texts as categoricals."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.by_name.names import NamedRows, Origins
+from pinprof.ground.intervals import numbered
 from pinprof.ground.units import shortened
 from pinprof.report.words import place, with_more
 from pinprof.trace.lines import Place
@@ -99,9 +100,7 @@ class EventGroups:
     @classmethod
     def by(cls, keys: Sequence[np.ndarray], time_ns: Int64s, inside: Bools) -> "EventGroups":
         """Return events gathered by their keys."""
-        stacked = np.stack([np.asarray(key, np.int64) for key in keys])
-        _, first, which = np.unique(stacked, axis=1, return_index=True, return_inverse=True)
-        which = which.ravel()
+        first, which = numbered(*keys)
         total = np.bincount(which, time_ns, minlength=len(first))
         order = np.argsort(-total, kind="stable")
         rank = np.empty(len(order), np.int64)

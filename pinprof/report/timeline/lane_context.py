@@ -7,6 +7,7 @@ import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.analysis import Analysis
+from pinprof.ground.intervals import numbered
 from pinprof.report.timeline.steps import step_names
 from pinprof.report.words import cut, place
 from pinprof.trace.callers import module_around, module_name, user_calls
@@ -63,10 +64,9 @@ class Surroundings:
 
         ops, functions = _ops(trace), user_calls(trace, np.arange(len(trace.calls))).function
         modules = follow(trace.functions.name, module_around(trace, trace.links.function))
-        rows = (*ops, follow(trace.functions.name, functions), modules)
-        named = np.stack(rows) if len(trace.calls) else np.zeros((len(rows), 0), int)
-        distinct, which = np.unique(named, axis=1, return_inverse=True)
-        texts, which = [_texts(trace, column) for column in distinct.T.tolist()], which.ravel()
+        columns = (*ops, follow(trace.functions.name, functions), modules)
+        first, which = numbered(*columns)
+        texts = [_texts(trace, row) for row in np.stack(columns)[:, first].T.tolist()]
         call = np.array([code(*lines) for lines in texts], np.int64)[which]
 
         def placed(row: int, line: SourceLine | None, library: Place | None = None) -> int:
