@@ -83,7 +83,7 @@ def in_no_time(program: Program, rows: Collection[int]) -> Program:
 
 
 def _with_works(program: Program, changed: Callable[[GpuWork], GpuWork]) -> Program:
-    return replace(program, calls=tuple(with_works(call, changed) for call in program.calls))
+    return program.with_calls(with_works(call, changed) for call in program.calls)
 
 
 def _joined(work: GpuWork, numbers: Meeting, own: dict[int, float]) -> GpuWork:

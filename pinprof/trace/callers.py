@@ -313,7 +313,7 @@ def _entry(place: Frame) -> str:
 
 def library_function(trace: Trace, function: Int32s) -> Int32s:
     """Return the innermost function outside of torch around each Python function; -1 if it is the user's own."""
-    own = trace.functions.named(is_user_code)
+    own = _are_user_code(trace)
     innermost, _ = _innermost(trace, own | trace.functions.named(_is_outside_torch), function)
     return np.where(np.append(own, values=True)[innermost], NONE, innermost).astype(np.int32)
 
