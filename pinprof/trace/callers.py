@@ -22,7 +22,7 @@ from pinprof.trace.frames import (
     tensor_method,
 )
 from pinprof.trace.lines import OpPlace, Place, SourceLine
-from pinprof.trace.links import enclosing, follow, function_of_ops, outermost, within
+from pinprof.trace.links import enclosing, follow, outermost, within
 from pinprof.trace.sources import Sources, call_line, fits
 from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 
@@ -66,7 +66,7 @@ def _calling_functions(trace: Trace) -> Int32s:
 
 def function_around(trace: Trace, op: Int64s) -> Int32s:
     """Return the innermost Python function around each op, -1 for none; see `calling_function` for autograd's ops."""
-    return _with_backward(trace, function_of_ops(trace)[op], trace.ops, op)
+    return _with_backward(trace, trace.links.op_function[op], trace.ops, op)
 
 
 def _with_backward(trace: Trace, function: Int32s, events: HostEvents, row: Int64s) -> Int32s:

@@ -293,6 +293,8 @@ class Links:
     """Per call: the innermost `python_function` around it."""
     function_parent: Int32s
     """Per Python function: the innermost one around it."""
+    op_function: Int32s
+    """Per op: the innermost `python_function` around it."""
     call_step: Int32s
     """Per call: the step in which it began."""
     activity_step: Int32s

@@ -131,10 +131,12 @@ class EventGroups:
 
     @cached_property
     def longest(self) -> Int64s:
-        """The longest event of each group."""
-        order = np.lexsort((self.time_ns, self.which))
-        last = np.searchsorted(self.which[order], np.arange(len(self)), side="right") - 1
-        return order[last]
+        """The longest event of each group, of equal ones the last."""
+        longest = np.zeros(len(self) + 1, np.int64)
+        np.maximum.at(longest, self.which, self.time_ns)
+        rows = np.flatnonzero(self.time_ns == longest[self.which])
+        longest[self.which[rows]] = rows  # the last assignment holds
+        return longest[: len(self)]
 
     @cached_property
     def names(self) -> NamedRows:
