@@ -8,6 +8,7 @@ import gc
 import os
 import pickle
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,10 @@ WORKER_PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.ground.proces
 
 MAX_ENDING_S = 10.0
 """How long a process that is asked to end may take; launchers end their ranks meanwhile."""
+
+MAX_ASIDE_S = 60.0
+"""How long a copy of this process may be silent: one takes some seconds at most."""
+MAX_PIPE_BYTES = 1 << 20
 
 MEMINFO = Path("/proc/meminfo")
 MEMORY_ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
@@ -93,9 +98,11 @@ def available_cores() -> int:
 def has_spare_core() -> bool:
     """Return whether a copy of this process can work on another core.
 
-    Not where the other cores have work of pinprof's own, nor where torch may have a GPU and threads at work.
+    Not where other cores have work of pinprof's own, or the machine much other work, nor where torch may use a GPU.
     """
-    return sys.platform == "linux" and available_cores() > 1 and not _Worker.is_here and "torch" not in sys.modules
+    if sys.platform != "linux" or _Worker.is_here or "torch" in sys.modules:
+        return False
+    return available_cores() > 1 and os.getloadavg()[0] <= available_cores() + 1
 
 
 class Fork:
@@ -137,6 +144,34 @@ class Fork:
             self._process = 0
             os.close(self._tasks)
             os.close(self.answers)
+
+
+def aside(function: Callable[[], Result], *, is_worth: bool) -> Callable[[], Result]:
+    """Begin to call a function on another core if that `is_worth` a process; the returned one gives the result.
+
+    What comes to nothing there is called here, when the result is needed.
+    """
+    if not is_worth or not has_spare_core():
+        return function
+    process = Fork(lambda _, answers: _answer(function, answers))
+
+    def result() -> Result:
+        answered, pieces = select.poll(), list[bytes]()
+        answered.register(process.answers, select.POLLIN)
+        while answered.poll(MAX_ASIDE_S * 1000) and (piece := os.read(process.answers, MAX_PIPE_BYTES)):
+            pieces.append(piece)
+        process.end()
+        with suppress(EOFError, pickle.UnpicklingError):
+            value: Result = pickle.loads(b"".join(pieces))  # noqa: S301  from a copy of this process
+            return value
+        return function()
+
+    return result
+
+
+def _answer(function: Callable[[], object], answers: int) -> None:
+    with os.fdopen(answers, "wb") as file:
+        pickle.dump(function(), file, pickle.HIGHEST_PROTOCOL)
 
 
 def machine_memory(meminfo: Path = MEMINFO) -> tuple[int, int]:

@@ -188,7 +188,7 @@ class Program:
     error_of_all: float | None = None
     """The `step_error` of all steps if these represent others, too; None if these are all."""
     edited_from: "Program | None" = None
-    """The program of which these calls are, for the most part."""
+    """The program that has most of these calls, too."""
 
     @cached_property
     def host(self) -> HostTimes:

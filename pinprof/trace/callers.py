@@ -236,15 +236,21 @@ LONGEST_MODULE_CHARS: Final = 200
 
 def module_around(trace: Trace, function: Int32s) -> Int32s:
     """Return the innermost call of a module around each Python function, -1 for none."""
+    return follow(_modules(trace), function)
+
+
+@computed_once
+def _modules(trace: Trace) -> Int32s:
+    """Return the innermost call of a module around each Python function of a trace, or itself, -1 for none."""
     flagged: Bools = trace.functions.named(lambda name: name.startswith(MODULE_PREFIX))
     if not flagged.any():
-        return np.full(len(function), NONE, np.int32)
+        return np.full(len(flagged), NONE, np.int32)
     parent = trace.links.function_parent
     around = np.where(flagged, np.arange(len(parent), dtype=np.int32), parent)
     further = follow(around, around)
     while (further != around).any():  # each round looks twice as far up
         around, further = further, follow(further, further)
-    return follow(around, function)
+    return around
 
 
 def module_name(name: str) -> str:

@@ -138,7 +138,9 @@ def follow(values: Int32s, links: Int32s) -> Int32s:
     """Return `values[links]`, with -1 where the link is -1."""
     if len(values) == 0:
         return np.full(len(links), NONE, np.int32)
-    return np.where(links == NONE, NONE, values[links]).astype(np.int32)
+    result = values[links].astype(np.int32, copy=False)
+    result[links == NONE] = NONE
+    return result
 
 
 def within(flagged: Bools, rows: Int32s, parents: Int32s) -> Bools:

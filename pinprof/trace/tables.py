@@ -221,6 +221,7 @@ class SyncEvents(Table):
     correlation: Int64s
 
 
+MIN_EVENTS_OF_TWO_CORES, MAX_EVENTS_OF_TWO_CORES = 300_000, 2_000_000
 HOST_DEVICE = NONE
 """The device of what torch allocates in the memory of the host."""
 
@@ -380,6 +381,11 @@ class Trace:
             raise AttributeError(
                 f"a trace has no {name}; pinprof.load(path).events has .kernels, .copies, .calls and .ops as DataFrames"
             )
+
+    @property
+    def is_worth_two_cores(self) -> bool:
+        """Whether two cores shall work on it: not if it is short, or so long that memory may become scarce."""
+        return MIN_EVENTS_OF_TWO_CORES <= sum(self.counts.values()) <= MAX_EVENTS_OF_TWO_CORES
 
     def has_role(self, *roles: str) -> Bools:
         """Return for each thread whether it has one of these roles."""
