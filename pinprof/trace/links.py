@@ -212,7 +212,7 @@ class Nesting:
         self._keys = self._depth[self._by_depth] * len(outer) + self._by_depth
 
     def _laid_out(self, events: HostEvents) -> Int64s:
-        """Return when events start, all threads one after the other; those before or after all ranges beside these."""
+        """Return when events start, all threads one after the other; apart from those before or after all ranges."""
         since = np.clip(events.start_ns, self._first - 1, self._last + 1) - self._first
         return since + events.thread.astype(np.int64) * (self._last - self._first + 3)
 
