@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.ground.units import NS_PER_MS, counted
 from pinprof.report.words import cut
 from pinprof.trace.spans.steps import is_serving
-from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
+from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace, computed_once
 from pinprof.trace.threads import STEP_PREFIX
 
 ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
@@ -93,6 +93,7 @@ def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
     return Window(start, end, first, last)
 
 
+@computed_once
 def step_names(trace: Trace) -> list[str]:
     """Return the name of each step in the trace (`ProfilerStep#7`); steps without distinct names count from 1."""
     steps, marks = trace.steps, trace.annotations
