@@ -191,6 +191,10 @@ def test_a_function_runs_aside_where_a_core_is_free_and_it_is_worth_a_process(
     assert processes.aside(own_number, is_worth=False)() == os.getpid()
 
 
+def refused() -> int:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
 def test_what_comes_to_nothing_aside_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "has_spare_core", lambda: True)
     monkeypatch.setattr(processes, "MAX_ASIDE_S", 0.1)
@@ -205,6 +209,9 @@ def test_what_comes_to_nothing_aside_is_done_here(monkeypatch: pytest.MonkeyPatc
         assert processes.aside(partial(ends, how), is_worth=True)() == bytes(1 << 20)
     with pytest.raises(ZeroDivisionError):
         processes.aside(lambda: 1 / (os.getpid() - os.getpid()), is_worth=True)()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fork", refused)
+        assert processes.aside(own_number, is_worth=True)() == own
     big = processes.aside(lambda: bytes(10_000_000), is_worth=True)
     assert big() == bytes(10_000_000)
 

@@ -106,7 +106,10 @@ def has_spare_core() -> bool:
 
 
 class Fork:
-    """A copy of this process that runs a function of two pipes, its tasks and its answers, and ends."""
+    """A copy of this process that runs a function of two pipes, its tasks and its answers, and ends.
+
+    Raises OSError if the system gives no further process. Ctrl-C ends the copy, too.
+    """
 
     def __init__(self, work: Callable[[int, int], object]) -> None:
         tasks, self._tasks = os.pipe()
@@ -116,7 +119,6 @@ class Fork:
             self._process = os.fork()
         if not self._process:
             with suppress(BaseException):
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
                 os.close(self._tasks)
                 os.close(self.answers)
                 work(tasks, answers)
@@ -153,7 +155,10 @@ def aside(function: Callable[[], Result], *, is_worth: bool) -> Callable[[], Res
     """
     if not is_worth or not has_spare_core():
         return function
-    process = Fork(lambda _, answers: _answer(function, answers))
+    try:
+        process = Fork(lambda _, answers: _answer(function, answers))
+    except OSError:
+        return function
 
     def result() -> Result:
         answered, pieces = select.poll(), list[bytes]()

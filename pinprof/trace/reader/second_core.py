@@ -40,7 +40,8 @@ def parts_of_blocks(blocks: Iterable[bytes], shared: Shared) -> list[FilePart]:
     try:
         for place, block in enumerate(blocks):
             if place == BLOCKS_ALONE and has_spare_core():
-                helper = _Helper(shared)
+                with suppress(OSError):
+                    helper = _Helper(shared)
             if not helper or not helper.takes(place, block):
                 parts[place] = part_of_block(block, shared)
             if helper:
