@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pinprof.details import Details
-from pinprof.ground.units import counted
+from pinprof.ground.units import NS_PER_MS, counted
 from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed
 from pinprof.rules.rule import Evidence
@@ -37,6 +37,14 @@ def workers_of(details: Details) -> Workers | None:
     room = max(1, cpus // max(1, info.world_size or 1)) - 1  # processes share the cores
     wanted = min(room, max(2 * now, USUAL_WORKERS), max(MOST_WORKERS, now))
     return Workers(now, wanted, cpus)
+
+
+def ready_every_ns(details: Details) -> float | None:
+    """Return the time between batches that workers alone would take, by the samples of one; None without samples."""
+    worker, made = details.trace.info.worker, details.trace.info.made
+    if worker is None or not worker.steps or not made or len(made.drawn) != 1 or not made.drawn[0].num_workers:
+        return None
+    return worker.window_ms * NS_PER_MS / worker.steps / made.drawn[0].num_workers
 
 
 def how_to_load_faster(details: Details) -> str:

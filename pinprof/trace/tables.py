@@ -123,7 +123,9 @@ class Table:
     @cached_property
     def _used(self) -> Int64s:
         """The codes of its names: most names are those of other tables."""
-        return np.flatnonzero(np.bincount(self.name))
+        used = np.flatnonzero(np.bincount(self.name))
+        used.setflags(write=False)
+        return used
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the table as a DataFrame: one column per field, coded texts as categoricals."""
