@@ -49,7 +49,7 @@ def test_a_report_holds_what_the_single_functions_return(report: Report) -> None
 
 
 def test_a_trace_that_is_read_already_is_not_read_again(report: Report) -> None:
-    assert load(report.trace).trace is report.trace
+    assert load(report.analysis.trace).analysis.trace is report.analysis.trace
 
 
 def test_a_report_can_rest_on_the_bench_of_a_machine(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_step_is_called_until_recorded_and_nothing_is_left_behind(temporary: P
     report = profile_step(step.run, "batch", steps=3, on_progress=lambda window, *_: windows.append(window), **FEW)
     assert windows[0] == "warm-up"
     assert step.seen == ["batch"] * 8  # 1 to warm up, 2 plain, 2 for the profiler to warm up, 3 recorded
-    assert len(report.trace.steps) == 3
+    assert len(report.analysis.trace.steps) == 3
     assert report.profile.estimate.source == "measured"
     assert [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")] == []
 
@@ -217,7 +217,7 @@ def test_what_is_shown_of_an_empty_or_hostile_trace_is_text(tmp_path: Path) -> N
     assert "GPU activities" in str(report)
     assert frame_of(report)["srcdoc"]
     assert repr(report.analysis.findings) == "<pinprof findings, none>"
-    for shown in (report.trace, report.profile):
+    for shown in (report.analysis.trace, report.profile):
         assert len(repr(shown)) < 500
 
 
@@ -249,7 +249,7 @@ def test_tables_are_the_rows_of_the_document(report: Report, table: str, rows: C
 
 def test_the_steps_are_those_of_the_trace_and_their_parts_add_up(report: Report) -> None:
     steps = report.steps
-    assert len(steps) == len(report.trace.steps)
+    assert len(steps) == len(report.analysis.trace.steps)
     assert steps.start_ms.iloc[0] == 0
     parts = ["compute_ms", "overlapped_ms", "exposed_ms", "memset_ms", "idle_ms"]
     known = steps.dropna()
@@ -258,15 +258,15 @@ def test_the_steps_are_those_of_the_trace_and_their_parts_add_up(report: Report)
 
 
 def test_events_have_their_steps_ops_and_lines(report: Report) -> None:
-    events, trace = report.events, report.trace
+    events, trace = report.events, report.analysis.trace
     assert len(events) == len(trace.gpu) + len(trace.calls) + len(trace.ops)
     assert events.start_ms.is_monotonic_increasing
     of_step = events[events.kind == "kernel"].groupby("step").size()
-    assert of_step.index.tolist() == report.steps.index.unique().tolist() == [1, 2, 3]
+    assert of_step.index.tolist() == report.steps.index.unique().tolist() == [2, 3, 4]
     copies = report.copies
     assert copies.exposed_ms.sum() == pytest.approx(report.copy_sums.exposed_ms.sum())
     assert copies.attrs == events.attrs == {"per": "whole trace"}
-    (copy,) = copies[copies.step == 2].to_dict("records")
+    (copy,) = copies[copies.step == 3].to_dict("records")
     assert (copy["op"], copy["line"], copy["reason"]) == ("aten::copy_", 23, "pageable")
     assert "direction" not in events.kernels
     assert "stream" not in events.ops
@@ -284,7 +284,7 @@ def test_what_the_trace_does_not_show_is_not_zero(tmp_path: Path) -> None:
     builder.copy("HtoD (Pageable -> Device)", 100, 20, launch=90)
     copies = load(builder.write(tmp_path / "trace.json")).copies
     assert copies[["op", "file", "line", "function"]].isna().all(axis=None)
-    assert copies.step.tolist() == [1]
+    assert copies.step.tolist() == [0]  # ProfilerStep#0
 
 
 def test_a_trace_without_kernels_has_empty_tables(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_a_trace_without_kernels_has_empty_tables(tmp_path: Path) -> None:
 
 def test_what_if_is_asked_of_a_report_or_a_file(report: Report) -> None:
     prediction = report.whatif(pin=True, non_blocking=True)
-    assert prediction == pinprof.predict(report.trace, pinprof.Scenario(pin=True, non_blocking=True))
+    assert prediction == pinprof.predict(report.analysis.trace, pinprof.Scenario(pin=True, non_blocking=True))
     assert prediction == pinprof.load(TRACE).whatif(pin=True, non_blocking=True)
     assert prediction.saving_ms == pytest.approx(prediction.baseline_ms - prediction.predicted_ms)
     assert prediction.range_ms[0] <= prediction.predicted_ms <= prediction.range_ms[1]
@@ -335,14 +335,21 @@ def test_an_address_that_does_not_answer_is_an_error_in_a_line() -> None:
 def test_what_it_is_made_of_says_in_a_line_what_it_is(report: Report) -> None:
     trace, findings = repr(str(TRACE)), report.analysis.findings
     assert repr(report) == f"<pinprof report on {trace}: {len(findings)} findings; print it>"
-    assert repr(report.trace) == (
+    assert repr(report.analysis.trace) == (
         f"<pinprof trace {trace}: 3 complete steps of 3 (profiler_step), 1,605 events, NVIDIA H200>"
     )
     assert repr(report.profile) == f"<pinprof profile of {trace}: step 12.4 ms (measured), bound by host>"
     assert repr(findings) == "<pinprof findings, 2: PIN101 saves 1.89 ms, PIN701, together 2.81 ms>"
-    assert repr(report.trace.gpu).startswith("<pinprof Activities, 118 rows: start_ns, end_ns, name, ")
+    assert repr(report.analysis.trace.gpu).startswith("<pinprof Activities, 118 rows: start_ns, end_ns, name, ")
     assert repr(report.analysis.findings[0]).startswith("<pinprof PIN101: copies of pageable memory")
-    parts = (report, report.trace, report.profile, report.analysis, report.whatif(pin=True), pinprof.Scenario())
-    for shown in (*parts, report.trace.gpu, report.trace.calls, report.analysis.findings[0]):
+    parts = (
+        report,
+        report.analysis.trace,
+        report.profile,
+        report.analysis,
+        report.whatif(pin=True),
+        pinprof.Scenario(),
+    )
+    for shown in (*parts, report.analysis.trace.gpu, report.analysis.trace.calls, report.analysis.findings[0]):
         assert "\n" not in repr(shown)
         assert len(repr(shown)) < (400 if shown in parts else 250)

@@ -81,11 +81,11 @@ def pinned_rate(trace: Trace) -> PinnedRate:
 
 MIN_SHARED_BYTES: Final = 1 << 18
 """Smaller batches cost the thread that pins less than it takes to hand them over."""
-THREAD_PER_MAIN = 1.25
-"""A thread needs this multiple of the recorded time in which the main thread stages and frees a batch. Both go through
-memory that another process has shared, page by page, and the workers write theirs meanwhile, which they leave while a
-recording begins. In 28 timings of programs on an H200, in which this thread set the pace, it was 1.46 in the median,
-and 0.9 to 1.75 in eight of ten; in a program that was recorded at its pace 1.1."""
+THREAD_PER_MAIN = 1.2
+"""A thread needs this multiple of the recorded time in which the main thread stages and frees a batch: both go through
+memory that another process has shared, page by page, while the workers write theirs. In recordings by pinprof of five
+programs on H200, in which this thread set the pace, it was 0.9 to 1.2; in 28 timings against recordings of another
+minute 0.9 to 1.75, 1.46 in the median."""
 MAX_FREEING_NS_PER_BYTE = 0.3e6 / 2**20
 """To unmap shared memory takes at most this: 0.12 to 0.28 ms per MiB in the same recordings."""
 NEXT_TO_NS = 100_000

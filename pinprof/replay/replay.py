@@ -21,9 +21,10 @@ from pinprof.replay.bound import (
 from pinprof.replay.building import build_program
 from pinprof.replay.calibration import (
     USUAL_NS,
+    Fit,
     cost_of,
     expected,
-    fit_cost,
+    fits_of,
     noise_of,
     recording_mode,
     with_sampled_optimizers,
@@ -178,9 +179,12 @@ class Replay:
         if known is None and self._estimated:
             return self._estimated
         step_ns = known.step_ns if known else None
-        cost = fit_cost(self.programs, self.steps, step_ns) if step_ns and self.runs else cost_of(USUAL_NS)
-        before = self._pace(self.programs, cost)
-        return (Setting(cost, step_ns or before.step_ns, before),)
+        fits = fits_of(self.programs, self.steps, step_ns) if step_ns and self.runs else (Fit(cost_of(USUAL_NS)),)
+        settings = []
+        for cost, gpu_speed in fits:
+            before = self._pace(self.programs, cost, gpu_speed=gpu_speed)
+            settings.append(Setting(cost, step_ns or before.step_ns, before, gpu_speed=gpu_speed))
+        return tuple(settings)
 
     @property
     def expected(self) -> Setting:
@@ -259,7 +263,12 @@ class Replay:
         paces = [
             self.pace_after(
                 setting,
-                self._pace(changed, host(setting.cost), waits=setting.waits_for_ranks, gpu_speed=gpu_speed),
+                self._pace(
+                    changed,
+                    host(setting.cost),
+                    waits=setting.waits_for_ranks,
+                    gpu_speed=gpu_speed * setting.gpu_speed,
+                ),
                 batch_ns,
             )
             for setting in self.settings

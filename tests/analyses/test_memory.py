@@ -33,7 +33,7 @@ def peaks(builder: TraceBuilder) -> list[MemoryPeak]:
 def test_peak_stands_in_a_step_and_in_the_op_that_allocates_for_itself() -> None:
     (peak,) = peaks(stepping())
     assert (peak.device, peak.allocated_bytes, peak.reserved_bytes) == (0, 3 * GIB, 6 * GIB)
-    assert (peak.step, peak.op) == (2, "aten::mm")
+    assert (peak.step, peak.op) == (1, "aten::mm")
     assert peak.step_fraction == pytest.approx(0.45)
 
 
@@ -41,7 +41,7 @@ def test_of_equal_peaks_the_first_is_taken() -> None:
     builder = stepping()
     builder.memory(260, 3 * GIB, 6 * GIB)
     (peak,) = peaks(builder)
-    assert peak.step == 2
+    assert peak.step == 1  # ProfilerStep#1
 
 
 def test_an_allocation_of_no_other_op_is_named_itself() -> None:
@@ -76,7 +76,7 @@ def test_each_gpu_has_its_own_and_the_host_none() -> None:
 def test_report_says_it_in_all_forms() -> None:
     analysis = analyse(stepping().read())
     entry = (analysis.profile, analysis.findings)
-    said = "3.00 GiB allocated, 6.00 GiB reserved, at 45 % of step 2, in aten::mm"
+    said = "3.00 GiB allocated, 6.00 GiB reserved, at 45 % of step 1, in aten::mm"
     assert f"GPU memory: peak {said}" in to_brief(*entry)
     assert "3.00 GiB  peak GPU memory: allocated, 6.00 GiB reserved" in trace_to_text(*entry)
     (trace,) = json.loads(traces_to_json([entry]))["traces"]
@@ -85,7 +85,7 @@ def test_report_says_it_in_all_forms() -> None:
             "device": 0,
             "allocated_bytes": 3 * GIB,
             "reserved_bytes": 6 * GIB,
-            "step": 2,
+            "step": 1,
             "step_fraction": pytest.approx(0.45),
             "op": "aten::mm",
         }

@@ -5,17 +5,15 @@ from pinprof.ground.units import duration
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed, feed_of
-from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, ready_every_ns, with_workers
+from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, ready_before_pinning_ns, with_workers
 from pinprof.rules.rule import Evidence, Rule
 
 RECORDED_SHARE_OF_WAIT = 0.8
 """A trace that has less than this share of the wait does not show how the step without the profiler waits."""
-READY_SHARE_OF_STEP = 0.7
-"""If workers make a batch in this share of a step, they have batches ready, and the thread that pins is late."""
 FIX_OF_PINNING = (
     "Send less: images as uint8, numbers of half precision, converted on the GPU; one large tensor per batch, not "
-    "many; a second DataLoader, whose thread pins every other batch; or buffers of the program that are pinned once "
-    "and filled with copy_(). Workers cannot pin for this process."
+    "many; a second DataLoader, whose thread pins every other batch; or pinned buffers of the program that it "
+    "fills with copy_(). Workers cannot pin for this process."
 )
 
 
@@ -33,8 +31,7 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
         yield with_workers(Evidence(step - traced, text, fix=faster), details, None, step)
         return
     text = f"the thread that makes the steps waits {duration(wait)} {profile.steps.per} for the next batch"
-    ready_ns = ready_every_ns(details) if loader.pins and step else None
-    if step and ready_ns is not None and ready_ns <= READY_SHARE_OF_STEP * step:
+    if step and (ready_ns := ready_before_pinning_ns(details, step)):
         text += f"; its workers make a batch every {duration(ready_ns)}: the thread that pins them sets the pace"
         yield Evidence(wait, text, fix=FIX_OF_PINNING, at_most=Edits(most_input_ns=0.0, batch_ns=ready_ns))
         return

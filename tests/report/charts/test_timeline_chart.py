@@ -102,7 +102,8 @@ def test_kinds_have_the_hues_of_the_page_and_one_entry_of_the_legend_each(tmp_pa
     chart = timeline_chart(analysed(steps(2), tmp_path), TITLE)
     assert one(chart, "exposed copies")["marker"]["color"] == hues.COPY_OUT[0]
     assert one(chart, "overlapped copies")["marker"]["color"] == hues.OVERLAPPED
-    assert one(chart, "kernels alone")["marker"]["color"] == one(chart, "kernel")["marker"]["color"] == hues.KERNEL
+    assert one(chart, "kernel")["marker"]["color"] == hues.KERNEL
+    assert one(chart, "kernels alone")["marker"]["color"] == hues.see_through(hues.KERNEL, 0.99)
     assert one(chart, "kernels alone")["legendgroup"] == one(chart, "kernel")["legendgroup"]
     assert [series["name"] for series in chart.data if series["showlegend"]] == [
         *("step", "runtime call", "torch.cuda.synchronize()", "kernel", "idle", "exposed copies", "overlapped copies"),
@@ -266,6 +267,26 @@ def test_the_legend_is_seen_whole(page: Page) -> None:
     assert sizes["bar"] == 0
     assert 0 < sizes["above"] < sizes["below"] <= sizes["rows"] + 1
     assert sizes["end"] < 800
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_many_thin_bars_of_the_band_take_no_more_room_than_their_time(pages: Pages, tmp_path: Path) -> None:
+    (tmp_path / "timeline.html").write_text(timeline_page(analysis_of(TRACES / "runs/images.before.json.gz")))
+    with pages.opened(tmp_path / "timeline.html", width=1280, height=800) as page:
+        page.wait_for_selector("#figure .legend")
+        drawn, meant = page.evaluate(
+            """() => {
+              const figure = document.querySelector("#figure");
+              const number = figure.data.findIndex(({ name }) => name === "kernels alone");
+              const paths = [...figure.querySelectorAll(".barlayer .trace")[number].querySelectorAll(".point path")];
+              const ms = Array.from(figure.data[number].x).reduce((one, other) => one + other, 0);
+              const { _length, range } = figure._fullLayout.xaxis;
+              const pixels = paths.reduce((sum, path) => sum + path.getBBox().width, 0);
+              return [pixels, (ms * _length) / (range[1] - range[0])];
+            }"""
+        )
+    assert drawn == pytest.approx(meant, rel=0.1)
 
 
 @pytest.mark.slow

@@ -318,6 +318,18 @@ def test_hovering_over_a_copy_says_its_size_stream_and_place(tmp_path: Path) -> 
     ]
 
 
+def test_a_collective_says_what_it_sends_and_between_which_ranks(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 990)
+    builder.op("c10d::allreduce_", 95, 20)
+    builder.collective(300, 50, launch=100, message=("Float", 1 << 20, 1 << 20, 2))
+    _trace, analysis = measured(builder, tmp_path)
+    work = LaneContext(analysis).around
+    assert [work.lines[code] for code in work.activity] == [
+        ["in c10d::allreduce_", "allreduce of 4.00 MiB, ranks [0, 1]"]
+    ]
+
+
 def test_work_of_the_autograd_thread_is_from_the_function_that_runs_backward(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 990)

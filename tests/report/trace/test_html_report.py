@@ -81,8 +81,8 @@ def test_the_numbers_come_first_then_findings_with_their_fixes_and_the_tables_la
         "kernels alone",
         "What to do",
         "All 3 steps",
-        "Copies, in the whole trace",
         "Waits of the host",
+        "Copies, in the whole trace",
     ]
     places = [text.index(words) for words in [*order, "Bound by"]]
     assert places == sorted(places)
