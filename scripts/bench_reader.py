@@ -1,11 +1,12 @@
 """Times the reading of big traces, by pinprof, into HTA, by HTA itself and by `json.load`; and whole reports on them.
 
 Run from the repository root:  PYTHONPATH=. python scripts/bench_reader.py bench FILE...
-                               PYTHONPATH=. python scripts/bench_reader.py report --megabytes 69 --megabytes 274
+                               PYTHONPATH=. python scripts/bench_reader.py report --megabytes 274 --megabytes 1100
 
 The big traces are real ones, repeated in time with fresh ids: `make OUT --megabytes 274`. Each reading, and each
 command, has a process of its own; they take turns within one run, so that a noisy machine slows all of them alike.
-`report` counts imports, too; its peer makes plain Python objects of the file: orjson where it is installed, else json.
+`report` takes four kinds of recordings, and counts imports, too; its peer makes plain Python objects of the file:
+orjson where it is installed, else json.
 """
 
 import gzip
@@ -18,8 +19,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from itertools import cycle
+from contextlib import redirect_stdout, suppress
+from itertools import cycle, product
 from mmap import PAGESIZE
 from pathlib import Path
 from typing import NamedTuple
@@ -51,8 +52,13 @@ SAMPLE_S = 0.01
 """How often memory is looked at."""
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 """Bytes: the unit in which the system counts the peak of a process that has ended."""
-MANY_WAITS = ROOT / "traces" / "pairs" / "policy_checks.before.json.gz"
-"""Of the bundled recordings the one with most calls: many waits of a few lines."""
+KINDS = {
+    "many small kernels": ROOT / "traces" / "launches" / "mobilenet.before.json.gz",
+    "with Python stacks": ROOT / "traces" / "mask_loss.stack.json.gz",
+    "many waits": ROOT / "traces" / "pairs" / "policy_checks.before.json.gz",
+    "rank with collectives": ROOT / "traces" / "ranks" / "timed_parts_ranks.rank0.before.json.gz",
+}
+"""Recordings on which reports are timed: what takes longest differs from one to the next."""
 PEER = "orjson" if importlib.util.find_spec("orjson") else "json"
 
 
@@ -222,22 +228,27 @@ def _measure(reader: str, file: str) -> tuple[float, int]:
 
 
 @main.command()
-@click.option("--megabytes", multiple=True, default=(69, 274), type=click.IntRange(1), help="Size, unpacked.")
-@click.option("--source", type=click.Path(exists=True, path_type=Path), default=MANY_WAITS, help="Recording to repeat.")
-@click.option("--rounds", default=1, show_default=True, help="Runs of each command on each trace.")
-def report(megabytes: Sequence[int], source: Path, rounds: int) -> None:
-    """Print a Markdown table of medians: seconds, peak memory, and both in relation to the peer's."""
-    print(f"| trace, MB | command | CPU seconds | of {PEER}'s | peak RSS, MB | of {PEER}'s |")
-    print("|---:|---|---:|---:|---:|---:|")
+@click.option("--megabytes", multiple=True, default=(274,), show_default=True, type=click.IntRange(1), help="Unpacked.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(list(KINDS)), help="Kinds of recordings [all].")
+@click.option("--rounds", default=3, show_default=True, help="Runs of each command on each trace.")
+def report(megabytes: Sequence[int], kinds: Sequence[str], rounds: int) -> None:
+    """Print a Markdown table of medians: seconds, CPU seconds, peak memory, and seconds in relation to the peer's."""
+    print(f"| recording | MB | command | seconds | of {PEER}'s | CPU seconds | peak RSS, MB |")
+    print("|---|---:|---|---:|---:|---:|---:|")
+    slowest: dict[str, tuple[float, str]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for size in megabytes:
-            trace = Path(folder) / f"{size}.json"
-            make.main([f"{trace}", "--megabytes", f"{size}", "--source", f"{source}"], standalone_mode=False)
-            _compare_reports(trace, size, rounds)
-            trace.unlink()
+        for size, kind in product(megabytes, kinds or KINDS):
+            trace = Path(folder) / "trace.json"
+            with redirect_stdout(sys.stderr):
+                make.main([f"{trace}", "--megabytes", f"{size}", "--source", f"{KINDS[kind]}"], standalone_mode=False)
+            for command, ratio in _compare_reports(trace, kind, size, rounds).items():
+                slowest[command] = max(slowest.get(command, (0.0, "")), (ratio, f"{kind}, {size} MB"))
+    for command, (ratio, which) in slowest.items():
+        print(f"slowest {command}: {ratio:.2f} times {PEER}'s seconds ({which})")
 
 
-def _compare_reports(trace: Path, size: int, rounds: int) -> None:
+def _compare_reports(trace: Path, kind: str, size: int, rounds: int) -> dict[str, float]:
+    """Print the rows of a trace, and return the seconds of each command as a multiple of the peer's."""
     load = f"import {PEER}, pathlib, sys; {PEER}.loads(pathlib.Path(sys.argv[1]).read_bytes())"
     command = (sys.executable, "-m", "pinprof", "report", f"{trace}")
     commands = {
@@ -246,19 +257,14 @@ def _compare_reports(trace: Path, size: int, rounds: int) -> None:
         "report and page": (*command, "--html", f"{trace.with_suffix('.html')}", "--force"),
     }
     runs = [{name: cost_of(words) for name, words in commands.items()} for _ in range(rounds)]
-    medians = {
-        name: (
-            statistics.median(run[name].cpu_seconds for run in runs),
-            statistics.median(run[name].together for run in runs),
-        )
-        for name in commands
-    }
-    for name, (seconds, peak) in medians.items():
+    ratios = {name: statistics.median(run[name].seconds / run[PEER].seconds for run in runs) for name in commands}
+    for name, ratio in ratios.items():
+        costs = [(run[name].seconds, run[name].cpu_seconds, run[name].together / 1e6) for run in runs]
+        seconds, cpu_seconds, peak = map(statistics.median, zip(*costs, strict=True))
         print(
-            f"| {size} | {name} | {seconds:.2f} | {seconds / medians[PEER][0]:.2f} "
-            f"| {peak / 1e6:.0f} | {peak / medians[PEER][1]:.2f} |",
-            flush=True,
+            f"| {kind} | {size} | {name} | {seconds:.2f} | {ratio:.2f} | {cpu_seconds:.2f} | {peak:.0f} |", flush=True
         )
+    return {name: ratio for name, ratio in ratios.items() if name != PEER}
 
 
 def cost_of(command: Sequence[str]) -> Cost:

@@ -15,6 +15,7 @@ from pinprof.ground.intervals import (
     gaps,
     intersect,
     length,
+    numbered,
     subtract,
     union,
 )
@@ -163,3 +164,11 @@ def test_absolute_nanoseconds_stay_exact() -> None:
 @given(st.lists(st.integers(-3, 3)))
 def test_distinct_values_come_sorted_and_once(values: list[int]) -> None:
     assert distinct(np.array(values, np.int64)).tolist() == sorted(set(values))
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.sampled_from([-1, 0, 5, 10**12])), max_size=12))
+def test_rows_are_numbered_in_their_order(rows: list[tuple[int, int]]) -> None:
+    first, which = numbered(*columns(rows))
+    assert [rows[place] for place in first] == sorted(set(rows))
+    assert [rows[place] for place in first[which]] == rows
+    assert all(place == rows.index(rows[place]) for place in first)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -175,3 +176,57 @@ def test_a_second_ctrl_c_ends_it(terminal: Terminal) -> None:
 
 def test_a_program_that_a_signal_ends_has_the_status_of_a_shell() -> None:
     assert exit_status([sys.executable, "-IS", "-c", "import os; os.kill(os.getpid(), 15)"]) == 143
+
+
+def own_number() -> int:
+    return os.getpid()
+
+
+@pytest.mark.parametrize("spare", [True, False])
+def test_a_function_runs_aside_where_a_core_is_free_and_it_is_worth_a_process(
+    monkeypatch: pytest.MonkeyPatch, *, spare: bool
+) -> None:
+    monkeypatch.setattr(processes, "has_spare_core", lambda: spare)
+    assert (processes.aside(own_number, is_worth=True)() != os.getpid()) == spare
+    assert processes.aside(own_number, is_worth=False)() == os.getpid()
+
+
+def refused() -> int:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def test_what_comes_to_nothing_aside_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "has_spare_core", lambda: True)
+    monkeypatch.setattr(processes, "MAX_ASIDE_S", 0.1)
+    own = os.getpid()
+
+    def ends(how: signal.Signals) -> bytes:
+        if os.getpid() != own:
+            os.kill(os.getpid(), how)
+        return bytes(1 << 20)
+
+    for how in (signal.SIGKILL, signal.SIGSTOP):
+        assert processes.aside(partial(ends, how), is_worth=True)() == bytes(1 << 20)
+    with pytest.raises(ZeroDivisionError):
+        processes.aside(lambda: 1 / (os.getpid() - os.getpid()), is_worth=True)()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fork", refused)
+        assert processes.aside(own_number, is_worth=True)() == own
+    big = processes.aside(lambda: bytes(10_000_000), is_worth=True)
+    assert big() == bytes(10_000_000)
+
+
+def test_no_copy_is_made_for_traces_that_are_measured_side_by_side_nor_on_a_busy_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(processes, "available_cores", lambda: 2)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    load = [3.0]
+    monkeypatch.setattr(os, "getloadavg", lambda: (load[0], 0.0, 0.0))
+    assert processes.has_spare_core()
+    load[0] = 3.1
+    assert not processes.has_spare_core()
+    load[0] = 0.0
+    monkeypatch.setattr(processes._Worker, "is_here", True)
+    assert not processes.has_spare_core()

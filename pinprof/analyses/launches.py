@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.ground.intervals import Intervals, distinct
+from pinprof.ground.intervals import Intervals, distinct, numbered
 from pinprof.ground.units import shortened
 from pinprof.trace.callers import module_around, module_name, outermost_op
 from pinprof.trace.links import follow
@@ -128,7 +128,8 @@ class _PerCall(NamedTuple):
 
 
 def _sums_by_name(name: Int32s, text: Callable[[int], str], sums: _PerCall) -> tuple[LaunchSums, ...]:
-    codes, which, count = np.unique(name, return_inverse=True, return_counts=True)
+    first, which = numbered(name)
+    codes, count = name[first], np.bincount(which)
     host, kernel = (np.bincount(which, weight, minlength=len(codes)) for weight in (sums.since_ns, sums.kernel_ns))
     return tuple(
         LaunchSums(

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.ground.intervals import Intervals, covered, intersect, subtract, union
+from pinprof.ground.intervals import Intervals, covered, intersect, numbered, subtract, union
 from pinprof.trace.callers import UserCalls, calling_function, places_of
 from pinprof.trace.frames import OWN_FILES, Frame, frame, is_torch_builtin, is_user_file, package_of
 from pinprof.trace.lines import PauseCode, Place
@@ -98,12 +98,10 @@ def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | No
         if not len(level):
             break
         caller = np.where(parents[level] == NONE, NONE, node[parents[level]])
-        keys, first, which = np.unique(
-            (caller + 1) * len(functions.names) + functions.name[level], return_index=True, return_inverse=True
-        )
+        first, which = numbered(caller, functions.name[level])
         node[level] = count + which
         columns.append((caller[first], functions.name[level[first]].astype(np.int64), level[first]))
-        count += len(keys)
+        count += len(first)
     in_tree = np.flatnonzero(node != NONE)
     launching = calling_function(trace, np.flatnonzero(trace.launches_work))
     launching = node[launching[launching != NONE]]

@@ -1,7 +1,6 @@
 """The packages that pinprof is built on: what each is for, and which of them are installed."""
 
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -64,6 +63,8 @@ PACKAGES = (
 
 
 def _version(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  only for those who ask
+
     try:
         return version(name)
     except PackageNotFoundError:

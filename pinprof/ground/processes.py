@@ -8,11 +8,13 @@ import gc
 import os
 import pickle
 import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import getpid
@@ -29,6 +31,10 @@ WORKER_PROGRAM = "import sys; sys.path[:] = {path!r}; from pinprof.ground.proces
 
 MAX_ENDING_S = 10.0
 """How long a process that is asked to end may take; launchers end their ranks meanwhile."""
+
+MAX_ASIDE_S = 60.0
+"""How long a copy of this process may be silent: one takes some seconds at most."""
+MAX_PIPE_BYTES = 1 << 20
 
 MEMINFO = Path("/proc/meminfo")
 MEMORY_ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
@@ -89,6 +95,90 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def has_spare_core() -> bool:
+    """Return whether a copy of this process can work on another core.
+
+    Not where other cores have work of pinprof's own, or the machine much other work, nor where torch may use a GPU.
+    """
+    if sys.platform != "linux" or _Worker.is_here or "torch" in sys.modules:
+        return False
+    return available_cores() > 1 and os.getloadavg()[0] <= available_cores() + 1
+
+
+class Fork:
+    """A copy of this process that runs a function of two pipes, its tasks and its answers, and ends.
+
+    Raises OSError if the system gives no further process. Ctrl-C ends the copy, too.
+    """
+
+    def __init__(self, work: Callable[[int, int], object]) -> None:
+        tasks, self._tasks = os.pipe()
+        self.answers, answers = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the copy uses nothing that other threads may hold
+            self._process = os.fork()
+        if not self._process:
+            with suppress(BaseException):
+                os.close(self._tasks)
+                os.close(self.answers)
+                work(tasks, answers)
+            os._exit(0)
+        os.close(tasks)
+        os.close(answers)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not been ended."""
+        return self._process > 0
+
+    def give(self, task: bytes) -> None:
+        """Send a task, which is shorter than a pipe; that the process is dead shows in its answers."""
+        with suppress(BrokenPipeError):
+            os.write(self._tasks, task)
+
+    def end(self) -> None:
+        """End the process, if it has not ended."""
+        if self.is_alive:
+            with suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._process, 0)
+            self._process = 0
+            os.close(self._tasks)
+            os.close(self.answers)
+
+
+def aside(function: Callable[[], Result], *, is_worth: bool) -> Callable[[], Result]:
+    """Begin to call a function on another core if that `is_worth` a process; the returned one gives the result.
+
+    What comes to nothing there is called here, when the result is needed.
+    """
+    if not is_worth or not has_spare_core():
+        return function
+    try:
+        process = Fork(lambda _, answers: _answer(function, answers))
+    except OSError:
+        return function
+
+    def result() -> Result:
+        answered, pieces = select.poll(), list[bytes]()
+        answered.register(process.answers, select.POLLIN)
+        while answered.poll(MAX_ASIDE_S * 1000) and (piece := os.read(process.answers, MAX_PIPE_BYTES)):
+            pieces.append(piece)
+        process.end()
+        with suppress(EOFError, pickle.UnpicklingError):
+            value: Result = pickle.loads(b"".join(pieces))  # noqa: S301  from a copy of this process
+            return value
+        return function()
+
+    return result
+
+
+def _answer(function: Callable[[], object], answers: int) -> None:
+    with os.fdopen(answers, "wb") as file:
+        pickle.dump(function(), file, pickle.HIGHEST_PROTOCOL)
+
+
 def machine_memory(meminfo: Path = MEMINFO) -> tuple[int, int]:
     """Return the total and the available memory of the machine, in bytes. Raises OSError or KeyError."""
     entries = dict(MEMORY_ENTRY.findall(meminfo.read_text()))
@@ -144,6 +234,7 @@ def in_processes(
 
 def serve() -> None:
     """Answer the tasks from standard input until it ends: the loop of a process."""
+    _Worker.is_here = True
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # prints must not mix with the answers
     with suppress(EOFError, BrokenPipeError, MemoryError):  # the first two: the parent is gone
@@ -155,6 +246,9 @@ def serve() -> None:
 
 class _Worker:
     """A process that works on one item at a time."""
+
+    is_here = False
+    """Whether this process is one."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603  this very Python

@@ -1,7 +1,7 @@
 """Edits of a program: the rows of a trace that a change affects, and the calls after the change."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import inf
 from operator import add
 from typing import Any, NamedTuple
@@ -112,7 +112,7 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
     if edits.graphed:
         longer = {} if edits.fused else capturable_ns(details.trace, edits.graphed)
         calls = in_graphs(calls, edits.graphed, longer, handed_on(details.trace, edits.graphed))
-    return replace(program, calls=tuple(calls))
+    return program.with_calls(calls)
 
 
 COPY_LAUNCHES = 2.0

@@ -92,7 +92,8 @@ class _Search:
 
     def __init__(self, trace: Trace, queue: Int64s, records: list[int]) -> None:
         self._trace, self._records = trace, records
-        self._start = trace.calls.start_ns
+        self._start = trace.calls.start_ns.data  # single numbers come faster than from an array
+        self._begun, self._ended = trace.gpu.start_ns.data, trace.gpu.end_ns.data
         self._rows: dict[int, list[int]] = {}
         self._launched: dict[int, list[int]] = {}
         launched = trace.launched_ns
@@ -127,7 +128,7 @@ class _Search:
             self.recorded[record] = guess.source
             before, after = self._last_before(guess.source, record), self._first_after(guess.target, call)
             if NONE not in (before, after):
-                launch, ended = int(self._trace.links.launch[after]), int(self._trace.gpu.end_ns[before])
+                launch, ended = int(self._trace.links.launch[after]), self._ended[before]
                 self.released_ns[launch] = max(self.released_ns.get(launch, ended), ended)
 
     def note_wait(self, group: list[int]) -> None:
@@ -147,16 +148,16 @@ class _Search:
         return self._records[index] if index >= 0 else NONE
 
     def _last_before(self, queue: int, call: int) -> int:
-        index = bisect_left(self._launched[queue], int(self._start[call])) - 1
+        index = bisect_left(self._launched[queue], self._start[call]) - 1
         return self._rows[queue][index] if index >= 0 else NONE
 
     def _first_after(self, queue: int, call: int) -> int:
-        index = bisect_left(self._launched[queue], int(self._start[call]))
+        index = bisect_left(self._launched[queue], self._start[call])
         return self._rows[queue][index] if index < len(self._rows[queue]) else NONE
 
     def _next_queue(self, call: int) -> int:
         """Return the stream of the first work that is launched after a call."""
-        time, following = int(self._start[call]), []
+        time, following = self._start[call], []
         for queue, launched in self._launched.items():
             index = bisect_left(launched, time)
             if index < len(launched):
@@ -170,7 +171,7 @@ class _Search:
         after = self._first_after(guess.target, call) if before != NONE else NONE
         if after == NONE:
             return None
-        return int(self._trace.gpu.start_ns[after] - self._trace.gpu.end_ns[before])
+        return self._begun[after] - self._ended[before]
 
     def _explaining(self, group: list[int]) -> _Guess | None:
         """Return the record after whose work the stream went on, in most of the steps in which it was idle.
@@ -198,9 +199,9 @@ class _Search:
         if after == NONE:
             return False
         launch = int(self._trace.links.launch[after])
-        issued = int(self._start[launch]) if launch != NONE else 0
-        free = max(issued, int(self._trace.gpu.end_ns[before]) if before != NONE else 0)
-        return int(self._trace.gpu.start_ns[after]) - free > LONG_IDLE_NS
+        issued = self._start[launch] if launch != NONE else 0
+        free = max(issued, self._ended[before] if before != NONE else 0)
+        return self._begun[after] - free > LONG_IDLE_NS
 
     def _allowed(self, group: list[int]) -> _Guess | None:
         """Return the latest record that the times of most steps allow."""
@@ -238,7 +239,7 @@ class _Search:
                     if self.recorded.get(record, queue) != queue:
                         continue
                     row = self._last_before(queue, record)
-                    ended = int(self._trace.gpu.end_ns[row]) if row != NONE else 0
+                    ended = self._ended[row] if row != NONE else 0
                     if start < ended <= end + EVENT_SKEW_NS and end - ended <= WAKE_NS:
                         votes[_Guess(back, queue, NONE)] += 1
         return max(votes, key=lambda guess: (votes[guess], guess.back)) if votes else None

@@ -279,7 +279,8 @@ class Job:
 
     def __init__(self, programs: Sequence[Program], cost: ProfilerCost = UNCHANGED, *, gpu_speed: float = 1.0) -> None:
         self.machines = [Simulation(program, cost, gpu_speed=gpu_speed) for program in programs]
-        self._parts = [_parts(machine) for machine in self.machines]
+        alone = len(programs) == 1
+        self._parts = [[_Part(machine.moves, [])] if alone else _parts(machine) for machine in self.machines]
         self._members = Counter(work.meeting for parts in self._parts for part in parts for work in part.meeting)
 
     def play(self) -> None:

@@ -6,7 +6,7 @@ The threads that launch work are one timeline: the main thread waits while the a
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -129,7 +129,8 @@ def with_times_before(call: Call, times: tuple[float, ...]) -> Call:
 
 def with_works(call: Call, changed: Callable[[GpuWork], GpuWork]) -> Call:
     """Return a call with its work changed."""
-    return structs.replace(call, works=[changed(work) for work in call.works])
+    works = [changed(work) for work in call.works]
+    return call if works == call.works else structs.replace(call, works=works)
 
 
 class Move(NamedTuple):
@@ -186,6 +187,8 @@ class Program:
     """Launches that a stream holds before the next one has to wait."""
     error_of_all: float | None = None
     """The `step_error` of all steps if these represent others, too; None if these are all."""
+    edited_from: "Program | None" = None
+    """The program that has most of these calls, too."""
 
     @cached_property
     def host(self) -> HostTimes:
@@ -215,11 +218,18 @@ class Program:
 
     @cached_property
     def moves(self) -> list[Move]:
-        """The calls as a replay takes them; kept, because dozens of replays are made."""
+        """The calls as a replay takes them; kept, because dozens of replays are made, mostly with the same calls."""
+        source = self.edited_from
+        known = {id(call): move for call, move in zip(source.calls, source.moves, strict=True)} if source else {}
         return [
-            Move(call.row, self._launched(call), call.own_ns, None if call.kind in (ISSUE, PAUSE) else call)
+            known.get(id(call))
+            or Move(call.row, self._launched(call), call.own_ns, None if call.kind in (ISSUE, PAUSE) else call)
             for call in self.calls
         ]
+
+    def with_calls(self, calls: Iterable[Call]) -> "Program":
+        """Return the program with other calls, most of them the same."""
+        return replace(self, calls=tuple(calls), edited_from=self)
 
     @cached_property
     def meetings(self) -> dict[int, list[GpuWork]]:

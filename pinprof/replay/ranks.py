@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,7 +9,15 @@ from msgspec import structs
 
 from pinprof.ground.intervals import covered, union
 from pinprof.replay.cuda_events import PROMPT_NS, WAKE_NS
-from pinprof.replay.program import DEFAULT_LATENCY_NS, DEFAULT_WAKE_NS, QUEUED_GAP_NS, GpuWork, Program, with_works
+from pinprof.replay.program import (
+    DEFAULT_LATENCY_NS,
+    DEFAULT_WAKE_NS,
+    QUEUED_GAP_NS,
+    Call,
+    GpuWork,
+    Program,
+    with_works,
+)
 from pinprof.trace.collectives import Meeting, collectives_of, is_collective_kernel, match_collectives
 from pinprof.trace.tables import KERNEL, Int64s, Trace
 
@@ -67,14 +74,17 @@ def waiting_for_nobody(program: Program, trace: Trace) -> Program | None:
 
     def freed(work: GpuWork) -> GpuWork:
         held, latency_ns, gap_ns = float(held_works[work.row]), work.latency_ns, work.gap_ns
+        if not held:
+            return work
         latency_ns = max(latency_ns - held, min(latency_ns, DEFAULT_LATENCY_NS))
         return structs.replace(work, latency_ns=latency_ns, gap_ns=max(gap_ns - held, min(gap_ns, QUEUED_GAP_NS)))
 
-    freed_calls = (
-        structs.replace(call, own_ns=max(call.own_ns - float(held_calls[call.row]), min(call.own_ns, DEFAULT_WAKE_NS)))
-        for call in _with_works(program, freed).calls
-    )
-    return in_no_time(replace(program, calls=tuple(freed_calls)), frozenset(rows.tolist()))
+    def returned(call: Call) -> Call:
+        held, call = float(held_calls[call.row]), with_works(call, freed)
+        own_ns = max(call.own_ns - held, min(call.own_ns, DEFAULT_WAKE_NS))
+        return structs.replace(call, own_ns=own_ns) if held else call
+
+    return in_no_time(program.with_calls(map(returned, program.calls)), frozenset(rows.tolist()))
 
 
 def in_no_time(program: Program, rows: Collection[int]) -> Program:
@@ -83,7 +93,7 @@ def in_no_time(program: Program, rows: Collection[int]) -> Program:
 
 
 def _with_works(program: Program, changed: Callable[[GpuWork], GpuWork]) -> Program:
-    return replace(program, calls=tuple(with_works(call, changed) for call in program.calls))
+    return program.with_calls(with_works(call, changed) for call in program.calls)
 
 
 def _joined(work: GpuWork, numbers: Meeting, own: dict[int, float]) -> GpuWork:

@@ -3,11 +3,13 @@
 import copyreg
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 
 from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.details import Details, details_of
+from pinprof.ground.processes import aside
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Doubt
 from pinprof.prediction.graphs import capture_of
@@ -51,6 +53,7 @@ def find(profile: Profile, trace: Trace, machine: Pinning | None = None) -> Find
 def find_in(details: Details, profile: Profile, replay: Replay, machine: Pinning | None = None) -> Findings:
     """Return what the rules find of a trace, as `find` does; `replay` computes what their fixes save."""
     step = profile.step_ns
+    verdict = aside(partial(judge, details, profile, replay), is_worth=details.trace.is_worth_two_cores)
     findings = list(_unweighed(details, profile, step, machine)) if step else []
     # where the estimate is withheld, a replay would run without what the trace lacks
     ordered, joint = with_savings(findings, None if profile.withheld.estimate else replay)
@@ -58,7 +61,7 @@ def find_in(details: Details, profile: Profile, replay: Replay, machine: Pinning
     bench = machine.rates.gpu if machine else None
     are_known = profile.launches is not None and not profile.withheld.stalls
     blockers = capture_of(details.trace, details.syncs, "step").blockers if are_known else None
-    return Findings(weighed, joint, bench, judge(details, profile, replay), blockers)
+    return Findings(weighed, joint, bench, verdict(), blockers)
 
 
 def finding_of_verdict(findings: Findings) -> int | None:

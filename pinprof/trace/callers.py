@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from pinprof.ground.intervals import numbered
 from pinprof.ground.units import shortened
 from pinprof.trace.frames import (
     LONGEST_FRAME_CHARS,
@@ -21,7 +22,7 @@ from pinprof.trace.frames import (
     tensor_method,
 )
 from pinprof.trace.lines import OpPlace, Place, SourceLine
-from pinprof.trace.links import enclosing, follow, function_of_ops, outermost, within
+from pinprof.trace.links import enclosing, follow, outermost, within
 from pinprof.trace.sources import Sources, call_line, fits, loop_line
 from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 
@@ -65,7 +66,7 @@ def _calling_functions(trace: Trace) -> Int32s:
 
 def function_around(trace: Trace, op: Int64s) -> Int32s:
     """Return the innermost Python function around each op, -1 for none; see `calling_function` for autograd's ops."""
-    return _with_backward(trace, function_of_ops(trace)[op], trace.ops, op)
+    return _with_backward(trace, trace.links.op_function[op], trace.ops, op)
 
 
 def _with_backward(trace: Trace, function: Int32s, events: HostEvents, row: Int64s) -> Int32s:
@@ -103,8 +104,13 @@ def user_calls(trace: Trace, call: Int64s) -> UserCalls:
 
 def users_of(trace: Trace, function: Int32s) -> UserCalls:
     """Return the user's function around each Python function (or itself), and what it called; -1 stands for none."""
-    users, called = _innermost(trace, trace.functions.named(is_user_code), function)
+    users, called = _innermost(trace, _are_user_code(trace), function)
     return UserCalls(users, np.where(users == NONE, NONE, np.where(called != NONE, called, users)).astype(np.int32))
+
+
+@computed_once
+def _are_user_code(trace: Trace) -> Bools:
+    return trace.functions.named(is_user_code)
 
 
 def _innermost(trace: Trace, wanted: Bools, function: Int32s) -> tuple[Int32s, Int32s]:
@@ -165,13 +171,12 @@ def places_of(
     """Return the different places of the user's functions, as `call_places` does, and the index of each row's place."""
     functions, names = trace.functions, trace.functions.names
     called = np.where(user.called == user.function, NONE, user.called)
-    function_name, called_as = (follow(functions.name, rows).astype(np.int64) for rows in (user.function, called))
-    width = len(names) + 1
-    pairs, which = np.unique((function_name + 1) * width + called_as + 1, return_inverse=True)
+    function_name, called_as = (follow(functions.name, rows) for rows in (user.function, called))
+    first, which = numbered(function_name, called_as)
     frames = cache(partial(_frames_by_file, names))  # called only if a source is at hand: there may be many names
     is_recorded = cache(lambda file, source: _is_recorded_source(frames(), file, source))
     places: list[SourceLine | None] = []
-    for of_function, of_called in zip((pairs // width - 1).tolist(), (pairs % width - 1).tolist(), strict=True):
+    for of_function, of_called in zip(function_name[first].tolist(), called_as[first].tolist(), strict=True):
         text = names[of_called] if of_called != NONE else ""
         place = frame(names[of_function]) if of_function != NONE else None
         if place is None:
@@ -238,15 +243,21 @@ LONGEST_MODULE_CHARS: Final = 200
 
 def module_around(trace: Trace, function: Int32s) -> Int32s:
     """Return the innermost call of a module around each Python function, -1 for none."""
+    return follow(_modules(trace), function)
+
+
+@computed_once
+def _modules(trace: Trace) -> Int32s:
+    """Return the innermost call of a module around each Python function of a trace, or itself, -1 for none."""
     flagged: Bools = trace.functions.named(lambda name: name.startswith(MODULE_PREFIX))
     if not flagged.any():
-        return np.full(len(function), NONE, np.int32)
+        return np.full(len(flagged), NONE, np.int32)
     parent = trace.links.function_parent
     around = np.where(flagged, np.arange(len(parent), dtype=np.int32), parent)
     further = follow(around, around)
     while (further != around).any():  # each round looks twice as far up
         around, further = further, follow(further, further)
-    return follow(around, function)
+    return around
 
 
 def module_name(name: str) -> str:
@@ -315,7 +326,7 @@ def _entry(place: Frame) -> str:
 
 def library_function(trace: Trace, function: Int32s) -> Int32s:
     """Return the innermost function outside of torch around each Python function; -1 if it is the user's own."""
-    own = trace.functions.named(is_user_code)
+    own = _are_user_code(trace)
     innermost, _ = _innermost(trace, own | trace.functions.named(_is_outside_torch), function)
     return np.where(np.append(own, values=True)[innermost], NONE, innermost).astype(np.int32)
 

@@ -3,12 +3,15 @@
 import re
 import sys
 import sysconfig
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 """`train.py(348): train`, as torch/csrc/autograd/profiler_python.cpp composes it."""
+
+MAX_FRAMES_KEPT = 1 << 14
+"""Each analysis looks at the names of all functions of a trace, which has some thousands."""
 
 LONGEST_FRAME_CHARS = 20_000
 """No function has a longer name; Linux ends paths at 4096."""
@@ -71,6 +74,7 @@ class Frame(NamedTuple):
     function: str
 
 
+@lru_cache(maxsize=MAX_FRAMES_KEPT)
 def frame(name: str) -> Frame | None:
     """Return the frame of a `python_function` event's name, None for a builtin or a module call."""
     match = FRAME.fullmatch(name) if len(name) <= LONGEST_FRAME_CHARS else None
@@ -108,6 +112,7 @@ def is_user_code(name: str) -> bool:
     return parsed is not None and is_user_file(parsed.file)
 
 
+@lru_cache(maxsize=MAX_FRAMES_KEPT)
 def is_user_file(file: str) -> bool:
     """Return whether a file, as a trace names it, is the user's own code and not an installed library's."""
     if INSTALLED_FILE.search(file) or file.startswith(OWN_FILES) or is_generated(file):

@@ -108,10 +108,16 @@ class Table:
 
     def named(self, wanted: Callable[[str], object]) -> Bools:
         """Return for each row whether its name is wanted; `wanted` is called once for each different name."""
-        if len(self) < len(self.names):  # most names are those of other tables
-            used, which = np.unique(self.name, return_inverse=True)
-            return np.array([bool(wanted(self.names[code])) for code in used.tolist()], bool)[which]
-        return np.fromiter(map(bool, map(wanted, self.names)), bool, len(self.names))[self.name]
+        is_wanted = np.zeros(len(self.names), bool)
+        is_wanted[self._used] = [bool(wanted(self.names[code])) for code in self._used.tolist()]
+        return is_wanted[self.name]
+
+    @cached_property
+    def _used(self) -> Int64s:
+        """The codes of its names: most names are those of other tables."""
+        used = np.flatnonzero(np.bincount(self.name))
+        used.setflags(write=False)
+        return used
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the table as a DataFrame: one column per field, coded texts as categoricals."""
@@ -209,6 +215,7 @@ class SyncEvents(Table):
     correlation: Int64s
 
 
+MIN_EVENTS_OF_TWO_CORES, MAX_EVENTS_OF_TWO_CORES = 300_000, 2_000_000
 HOST_DEVICE = NONE
 """The device of what torch allocates in the memory of the host."""
 
@@ -281,6 +288,8 @@ class Links:
     """Per call: the innermost `python_function` around it."""
     function_parent: Int32s
     """Per Python function: the innermost one around it."""
+    op_function: Int32s
+    """Per op: the innermost `python_function` around it."""
     call_step: Int32s
     """Per call: the step in which it began."""
     activity_step: Int32s
@@ -366,6 +375,11 @@ class Trace:
             raise AttributeError(
                 f"a trace has no {name}; pinprof.load(path).events has .kernels, .copies, .calls and .ops as DataFrames"
             )
+
+    @property
+    def is_worth_two_cores(self) -> bool:
+        """Whether two cores shall work on it: not if it is short, or so long that memory may become scarce."""
+        return MIN_EVENTS_OF_TWO_CORES <= sum(self.counts.values()) <= MAX_EVENTS_OF_TWO_CORES
 
     def has_role(self, *roles: str) -> Bools:
         """Return for each thread whether it has one of these roles."""

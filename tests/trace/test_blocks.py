@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import re
+import signal
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -16,13 +18,14 @@ from hypothesis import strategies as st
 from recordings import OF_OTHERS, TRACES, WORKLOADS, each_recording
 
 from pinprof.ground.errors import TraceError
+from pinprof.ground.processes import Fork
 from pinprof.trace import Trace, read_trace
 from pinprof.trace.files import open_trace
-from pinprof.trace.reader import blocks
+from pinprof.trace.reader import blocks, salvage, second_core
 from pinprof.trace.reader import read as reader
 from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.events import Event
-from pinprof.trace.reader.rows import ReadOptions
+from pinprof.trace.reader.rows import ReadOptions, part_of_block
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import MemoryUse, Table
 
@@ -105,6 +108,67 @@ def test_where_blocks_are_cut_does_not_matter(path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 5000)  # dozens to hundreds of cuts in each
     expected = in_one_piece(path)
     assert_same(in_blocks(path), expected)
+
+
+# ---------------------------------------------------------------- on two cores
+
+
+@pytest.fixture
+def helpers(monkeypatch: pytest.MonkeyPatch) -> list[Fork]:
+    """Give each reading a second process after its first block; return those that were started."""
+    started: list[Fork] = []
+
+    class Noted(Fork):
+        def __init__(self, work: Any) -> None:
+            super().__init__(work)
+            started.append(self)
+
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(blocks, "START_BYTES", 5000)
+    monkeypatch.setattr(second_core, "BLOCKS_ALONE", 1)
+    monkeypatch.setattr(second_core, "MAX_SILENCE_S", 0.05)
+    monkeypatch.setattr(second_core, "has_spare_core", lambda: True)
+    monkeypatch.setattr(second_core, "Fork", Noted)
+    return started
+
+
+@pytest.mark.parametrize("path", each_recording([*WORKLOADS, *OF_OTHERS]))
+def test_recordings_read_the_same_on_two_cores(path: Path, helpers: list[Fork]) -> None:
+    expected = in_one_piece(path)
+    assert_same(read_trace(path), expected)
+    assert [helper.is_alive for helper in helpers] == [False]
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_second_process_that_ends_or_stops_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch, helpers: list[Fork], end: signal.Signals
+) -> None:
+    path, decode = TRACES / "prefetch.stack.json.gz", part_of_block
+    expected, own = in_one_piece(path), os.getpid()
+    monkeypatch.setattr(
+        second_core,
+        "part_of_block",
+        lambda block, shared: decode(block, shared) if os.getpid() == own else os.kill(os.getpid(), end),
+    )
+    assert_same(read_trace(path), expected)
+    assert [helper.is_alive for helper in helpers] == [False]
+
+
+def test_errors_are_those_of_one_core(monkeypatch: pytest.MonkeyPatch, helpers: list[Fork], tmp_path: Path) -> None:
+    monkeypatch.setattr(salvage, "MAX_MALFORMED_EVENTS", 300)
+    path = tmp_path / "broken.json"
+    path.write_bytes(document(*[*[KERNEL, OP] * 9, b'{"ph": "X", "ts": }', KERNEL] * 290))
+    assert read_trace(path).skipped["malformed"] == 290
+    path.write_bytes(document(*[*[KERNEL, OP] * 9, b'{"ph": "X", "ts": }', KERNEL] * 310))
+    with pytest.raises(TraceError, match="more than 300 events"):
+        read_trace(path)
+    assert [helper.is_alive for helper in helpers] == [False, False]
+
+
+def test_a_single_core_starts_no_process(monkeypatch: pytest.MonkeyPatch, helpers: list[Fork]) -> None:
+    monkeypatch.setattr(second_core, "has_spare_core", lambda: False)
+    read_trace(TRACES / "prefetch.stack.json.gz")
+    assert not helpers
 
 
 # ---------------------------------------------------------------- other programs' layouts

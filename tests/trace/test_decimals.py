@@ -4,7 +4,7 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pinprof.trace.reader.decimals import MAX_EXACT_US, InexactError, exact_nanoseconds, nanoseconds
@@ -35,6 +35,17 @@ def test_epoch_microseconds_with_three_decimals_are_exact(times: list[tuple[int,
     value, valid = nanoseconds([text.encode() for text in texts])
     assert valid.all()
     assert value.tolist() == [int(Decimal(text) * 1000) for text in texts]
+
+
+@given(st.lists(st.integers(0, 10**20), min_size=1, max_size=5))
+@example([LIMIT])
+@example([LIMIT - 1])
+@example([LIMIT + 1])
+def test_times_with_three_decimals_are_read_as_among_others(times: list[int]) -> None:
+    texts = [f"{time // 1000}.{time % 1000:03}".encode() for time in times]
+    among_others = nanoseconds([*texts, b"1e0"])
+    for read, expected_of_them in zip(nanoseconds(texts), among_others, strict=True):
+        assert read.tolist() == expected_of_them[:-1].tolist()
 
 
 @given(st.lists(st.tuples(SIGNS, DIGITS, FRACTIONS, EXPONENTS), min_size=1, max_size=10))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.ground.intervals import numbered
 from pinprof.trace.callers import outermost_op
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.links import follow
@@ -49,8 +50,8 @@ def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
         wanted = trace.ops.named(lambda name: ops.search(name, 0, SEARCHED_CHARACTERS))
         return (op != NONE) & np.append(wanted, False)[op]
 
-    names, which = np.unique(gpu.name[rows], return_inverse=True)
-    kinds = [KERNEL_KINDS.index(kind_of_name(gpu.names[name])) for name in names.tolist()]
+    first, which = numbered(gpu.name[rows])
+    kinds = [KERNEL_KINDS.index(kind_of_name(gpu.name_of(row))) for row in rows[first].tolist()]
     kind = np.array(kinds, np.int64)[which]
     for candidate in reversed(BY_NAME):
         number = KERNEL_KINDS.index(candidate)
@@ -65,8 +66,8 @@ def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
 def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, ...]:
     """Return the time of these kernels by kind, the costliest kind first; `kind` is what `kind_of_kernels` returns."""
     time = trace.gpu.duration_ns[rows]
-    names, which = np.unique(trace.gpu.name[rows], return_inverse=True)
-    works = [on_tensor_cores(trace.gpu.names[name]) for name in names.tolist()]
+    first, which = numbered(trace.gpu.name[rows])
+    works = [on_tensor_cores(trace.gpu.name_of(row)) for row in rows[first].tolist()]
     on, unknown = (np.array([of_name is state for of_name in works], bool)[which] for state in (True, None))
     times = []
     for number in np.unique(kind).tolist():

@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.analyses.by_name.kernel_kinds import KindTime, kind_of_kernels, times_of_kinds
 from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, NamedRows, Origin, Origins, by_name
-from pinprof.ground.intervals import length
+from pinprof.ground.intervals import length, numbered
 from pinprof.ground.units import shortened
 from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
@@ -105,7 +105,8 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
 def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -> tuple[list[str | None], list[Origin]]:
     """Return per name the op that launches most of its time, and its place."""
     time, launch = trace.gpu.duration_ns[rows], trace.links.launch[rows]
-    calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
+    first, which = numbered(launch)  # a graph launch has many kernels
+    calls = launch[first]
     launching = calls[calls != NONE].astype(np.int64)
 
     def of_rows(of_call: Int32s) -> Int32s:

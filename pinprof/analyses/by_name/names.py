@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.ground.intervals import numbered
 from pinprof.trace.callers import module_around, module_name, places_of, users_of
 from pinprof.trace.lines import Place, Placed
 from pinprof.trace.links import follow
@@ -51,9 +52,9 @@ class NamedRows:
         Rows with the value -1 do not count.
         """
         is_known = value != NONE
-        width = int(value.max(initial=0)) + 1
-        pairs, pair = np.unique(self.which[is_known] * width + value[is_known], return_inverse=True)
-        of_name, values = pairs // width, pairs % width
+        known, known_value = self.which[is_known], value[is_known]
+        pairs, pair = numbered(known, known_value)
+        of_name, values = known[pairs], known_value[pairs]
         order = np.lexsort((-_sums(pair, weight[is_known], len(pairs)), of_name))
         names, first = np.unique(of_name[order], return_index=True)
         result = np.full(len(self.codes), NONE, np.int64)
@@ -63,7 +64,8 @@ class NamedRows:
 
 def by_name(table: Table, rows: Int64s, time_ns: Int64s) -> NamedRows:
     """Return rows of a table by name; `time_ns` is that of each row."""
-    codes, which = np.unique(table.name[rows], return_inverse=True)
+    first, which = numbered(table.name[rows])
+    codes = table.name[rows][first]
     times = _sums(which, time_ns, len(codes))
     order = np.argsort(-times, kind="stable")
     order_of_name = np.empty(len(codes), np.int64)
@@ -99,7 +101,8 @@ class Origins:
     def __init__(self, trace: Trace, function: Int32s, sources: Sources) -> None:
         """Find the origins by `function`, the innermost Python function around each row."""
         self._names = trace.functions.names
-        functions, self._which = np.unique(function, return_inverse=True)
+        first, self._which = numbered(function)
+        functions = function[first]
         lines, of_line = places_of(trace, users_of(trace, functions), sources)
         codes: dict[Place, int] = {}
         code = [codes.setdefault(line.place, len(codes)) if line else NONE for line in lines]

@@ -105,7 +105,7 @@ def own_times(ops: HostEvents) -> Int64s:
     for of_thread in rows_by(ops.thread):
         rows = of_thread[ops.duration_ns[of_thread] > 0]  # an op of no length would seem open until the next event
         lasting = HostEvents(ops.names, ops.start_ns[rows], ops.end_ns[rows], ops.name[rows], ops.thread[rows])
-        time = np.sort(np.concatenate((lasting.start_ns, lasting.end_ns)))
+        time = np.sort(np.concatenate((lasting.start_ns, lasting.end_ns)), kind="stable")
         zeros = np.zeros(len(time), np.int32)
         inner = enclosing(lasting, HostEvents((), time, time, zeros, zeros + ops.thread[of_thread[0]]))[:-1]
         is_in_op = inner != NONE

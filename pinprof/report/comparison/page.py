@@ -19,9 +19,9 @@ from pinprof.report.comparison.view import DISTRUST_BOTH, events, summary
 from pinprof.report.comparison.words import ARROW, amount, before_to_after, step_of, verdict
 from pinprof.report.html import Markup, inline_html, lines, note
 from pinprof.report.page import report_page, top
+from pinprof.report.short_names import short
 from pinprof.report.timeline import SharedTimeline, fragment, framed, kinds
 from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
-from pinprof.report.timeline.kinds import short
 from pinprof.report.timeline.lane import CHANGE_SOURCE, Lane, levels
 from pinprof.report.timeline.steps import Window, choose_window, window_of_steps
 from pinprof.report.trace.page import division_bar

@@ -4,7 +4,7 @@ import numpy as np
 
 from pinprof.analyses.by_name.names import Origins
 from pinprof.analysis import Analysis
-from pinprof.ground.intervals import length, union
+from pinprof.ground.intervals import length, numbered, union
 from pinprof.report.tables.grid import (
     BYTES_VALUES,
     ORIGIN_COLUMNS,
@@ -159,7 +159,8 @@ class _Work:
     def _launchers(self) -> tuple[dict[str, list[str]], list[Place]]:
         """Return the columns on what launches most of each group, and the places."""
         trace, launch = self._analysis.trace, self._analysis.trace.links.launch[self._rows]
-        calls, which = np.unique(launch, return_inverse=True)  # a graph launch has many kernels
+        first, which = numbered(launch)  # a graph launch has many kernels
+        calls = launch[first]
         launching = calls[calls != NONE].astype(np.int64)
 
         def of_rows(of_calls: Int32s) -> Int32s:

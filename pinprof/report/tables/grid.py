@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from pinprof.analyses.by_name.names import NamedRows, Origins
+from pinprof.ground.intervals import numbered
 from pinprof.ground.units import shortened
 from pinprof.report.words import place, with_more
 from pinprof.trace.lines import Place
@@ -99,9 +100,7 @@ class EventGroups:
     @classmethod
     def by(cls, keys: Sequence[np.ndarray], time_ns: Int64s, inside: Bools) -> "EventGroups":
         """Return events gathered by their keys."""
-        stacked = np.stack([np.asarray(key, np.int64) for key in keys])
-        _, first, which = np.unique(stacked, axis=1, return_index=True, return_inverse=True)
-        which = which.ravel()
+        first, which = numbered(*keys)
         total = np.bincount(which, time_ns, minlength=len(first))
         order = np.argsort(-total, kind="stable")
         rank = np.empty(len(order), np.int64)
@@ -132,10 +131,12 @@ class EventGroups:
 
     @cached_property
     def longest(self) -> Int64s:
-        """The longest event of each group."""
-        order = np.lexsort((self.time_ns, self.which))
-        last = np.searchsorted(self.which[order], np.arange(len(self)), side="right") - 1
-        return order[last]
+        """The longest event of each group, of equal ones the last."""
+        longest = np.zeros(len(self) + 1, np.int64)
+        np.maximum.at(longest, self.which, self.time_ns)
+        rows = np.flatnonzero(self.time_ns == longest[self.which])
+        longest[self.which[rows]] = rows  # the last assignment holds
+        return longest[: len(self)]
 
     @cached_property
     def names(self) -> NamedRows:

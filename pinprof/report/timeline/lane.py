@@ -178,16 +178,17 @@ def levels(start: Int64s, end: Int64s, limit: int) -> Int64s:
     for depth in range(limit):
         if len(rest) == 0:
             break
-        reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end[rest])[:-1]))
-        outer = start[rest] >= reach
-        level[rest[outer]] = depth
-        rest = rest[~outer]
+        reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1]))
+        inner = start < reach
+        level[rest[~inner]] = depth
+        rest, start, end = rest[inner], start[inner], end[inner]
     return level
 
 
 def lane_at(group: str, label: str, source: LaneSource, start: Int64s, end: Int64s, kind: Int64s, row: Int64s) -> Lane:
     """Return a lane of rectangles at these times."""
-    order = np.lexsort((start, kind))
+    order = np.argsort(start, kind="stable")  # as `lexsort`, which is slow with what is in order, and with few kinds
+    order = order[np.argsort(kind[order].astype(np.int16), kind="stable")]
     start, end = start[order], end[order]
     kind, row, count = kind[order].astype(np.int16), row[order].astype(np.int32), np.ones(len(order), np.int32)
     return Lane(group, label, source, start, end, kind, row, count, end - start)
@@ -217,7 +218,9 @@ def merge_narrow(
         return lane
     first = first_of_blocks(lane, narrow, keep, mixed=mixed)
     block = np.repeat(np.arange(len(first)), np.diff(first, append=len(lane)))
-    longest = np.lexsort((lane.busy_ns, block))[np.append(first[1:], len(lane)) - 1]
+    is_longest = lane.busy_ns == np.maximum.reduceat(lane.busy_ns, first)[block]
+    longest = first.copy()
+    longest[block[is_longest]] = np.flatnonzero(is_longest)  # of equal ones the last: that assignment holds
     return replace(
         lane.taken(longest),
         start_ns=lane.start_ns[first],

@@ -1,12 +1,13 @@
 """What the lanes of a trace share: names of steps, the surroundings of calls, and the work that stalls await."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.analysis import Analysis
+from pinprof.ground.intervals import numbered
 from pinprof.ground.units import size
 from pinprof.report.timeline.steps import step_names
 from pinprof.report.words import cut, place
@@ -65,19 +66,20 @@ class Surroundings:
 
         ops, functions = _ops(trace), user_calls(trace, np.arange(len(trace.calls))).function
         modules = follow(trace.functions.name, module_around(trace, trace.links.function))
-        rows = (*ops, follow(trace.functions.name, functions), modules)
-        named = np.stack(rows) if len(trace.calls) else np.zeros((len(rows), 0), int)
-        distinct, which = np.unique(named, axis=1, return_inverse=True)
-        texts, which = [_texts(trace, column) for column in distinct.T.tolist()], which.ravel()
-        call = np.array([code(*lines) for lines in texts], np.int64)[which]
+        columns = (*ops, follow(trace.functions.name, functions), modules)
+        first, which = numbered(*columns)
+        texts = [_texts(trace, row) for row in np.stack(columns)[:, first].T.tolist()]
+        call, kinds = np.array([code(*lines) for lines in texts], np.int64)[which], which.tolist()
+
+        @cache
+        def at_place(kind: int, line: Place, library: Place | None) -> int:
+            at = cut(place(line), MAX_PLACE_TEXT_CHARS)
+            inside = f"within {cut(place(library), MAX_PLACE_TEXT_CHARS)}" if library else ""
+            op, _, module = texts[kind]
+            return code(op, module, f"called at {at}", inside)
 
         def placed(row: int, line: SourceLine | None, library: Place | None = None) -> int:
-            if line is None:
-                return int(call[row])
-            at = cut(place(line.place), MAX_PLACE_TEXT_CHARS)
-            inside = f"within {cut(place(library), MAX_PLACE_TEXT_CHARS)}" if library else ""
-            op, _, module = texts[which[row]]
-            return code(op, module, f"called at {at}", inside)
+            return at_place(kinds[row], line.place, library) if line else int(call[row])
 
         syncs, overlap = analysis.details.syncs, analysis.details.overlap
         libraries = (syncs.sites[number].library for number in syncs.site.tolist())

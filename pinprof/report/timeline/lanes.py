@@ -32,7 +32,18 @@ from pinprof.report.timeline.lane import (
 from pinprof.report.timeline.steps import Window
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.frames import MODULE_PREFIX, frame, origin_of
-from pinprof.trace.tables import HOST_MEMORIES, MEMCPY, MEMSET, NONE, WHOLE_TRACE, Bools, Int64s, Table, Trace
+from pinprof.trace.tables import (
+    HOST_MEMORIES,
+    MEMCPY,
+    MEMSET,
+    NONE,
+    WHOLE_TRACE,
+    Bools,
+    Int64s,
+    Table,
+    Trace,
+    computed_once,
+)
 from pinprof.trace.threads import STEP_PREFIX
 
 OP_LEVELS, ANNOTATION_LEVELS, CALL_LEVELS, STREAM_LEVELS = 4, 2, 1, 3
@@ -252,6 +263,7 @@ def _frame_lanes(trace: Trace, window: Window, index: int, group: str) -> Iterat
     return stack.lanes(range(DEEPEST_FRAME), f"Python frames nested deeper than {DEEPEST_FRAME}")
 
 
+@computed_once
 def _frame_kinds(trace: Trace) -> Int64s:
     """Return the kind of each Python function, which says whose code it is."""
     functions = trace.functions

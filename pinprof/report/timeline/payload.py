@@ -15,8 +15,10 @@ import numpy as np
 from pinprof.analyses.copies import EXPOSURES
 from pinprof.analysis import Analysis
 from pinprof.ground.hues import faded, in_the_dark, ink, shades
+from pinprof.ground.intervals import numbered
+from pinprof.report.short_names import short
 from pinprof.report.timeline.drawn_lanes import PageDrawing
-from pinprof.report.timeline.kinds import EVENT_KINDS, short
+from pinprof.report.timeline.kinds import EVENT_KINDS
 from pinprof.report.timeline.lane import WORK_SOURCE, Columns, Lane, LaneColumn, Names, RowLinks
 from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.steps import Window
@@ -106,9 +108,9 @@ def folded(values: np.ndarray) -> Int64s:
 
 def _codes(names: dict[str, int], column: Names) -> Int64s:
     """Return the number of each name of a column; names get numbers as they come."""
-    distinct, inverse = np.unique(column.codes, return_inverse=True)
-    numbers = [names.setdefault(column.names[code], len(names)) for code in distinct.tolist()]
-    return np.array(numbers, np.int64)[inverse.ravel()]
+    first, which = numbered(column.codes)
+    numbers = [names.setdefault(column.names[code], len(names)) for code in column.codes[first].tolist()]
+    return np.array(numbers, np.int64)[which]
 
 
 def _numbers(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:

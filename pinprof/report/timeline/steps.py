@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.ground.units import NS_PER_MS, counted
 from pinprof.report.words import cut
 from pinprof.trace.spans.step_names import names_of_steps
-from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
+from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace, computed_once
 
 MAX_STEPS_SHOWN_FIRST = 3
 """Two steps show how one passes to the next, the third that this repeats."""
@@ -89,6 +89,7 @@ def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
     return Window(start, end, first, last)
 
 
+@computed_once
 def step_names(trace: Trace) -> list[str]:
     """Return the name of each step, as far as there is room for it."""
     return list(map(cut, names_of_steps(trace)))

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.analysis import Analysis
 from pinprof.ground.hues import OF_LIMITS, see_through
+from pinprof.ground.processes import aside
 from pinprof.ground.units import between, counted, digits_of, duration
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
@@ -102,6 +104,7 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
 def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -> Markup:
     """Return the report on one trace, the page's `number`-th."""
     profile, findings = entry.profile, entry.findings
+    timeline = aside(partial(fragment, entry, max_events, findings), is_worth=entry.trace.is_worth_two_cores)
     screen = first_screen(profile, findings)
     bold_advice = Markup("<strong>{}</strong>").format(inline_html(advice(screen).sentence))
     quoting, grids = Quoting(entry.details.sources, code), grids_of(entry)
@@ -117,7 +120,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         Markup("<p>{}</p>").format(bold_advice) if screen.first is None else "",
         *_doubts(profile),
         what_to_do,
-        Markup('<h3 id="timeline-{}">Timeline</h3>\n{}').format(number, fragment(entry, max_events, findings)),
+        Markup('<h3 id="timeline-{}">Timeline</h3>\n{}').format(number, timeline()),
         Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, tables(number, entry, grids, quoting))
         if grids
         else "",

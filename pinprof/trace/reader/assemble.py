@@ -186,7 +186,7 @@ class _Columns:
             is_used[codes[codes != NONE]] = True
         names = np.array(sorted(np.flatnonzero(is_used).tolist(), key=texts.__getitem__), np.int64)
         self._names, self._name = tuple(texts[code] for code in names), _inverse(names, len(texts))
-        by_key = sorted(range(len(keys)), key=lambda code: tuple(map(str, keys[code])))
+        by_key = sorted(range(len(keys)), key=lambda code: (*map(str, keys[code]), *map(repr, keys[code])))
         self._rank = _inverse(np.array(by_key, np.int32), len(keys))
         on_host = [self._rows(category) for category in HOST_CATEGORIES] + [self._rows(*CALL_CATEGORIES)]
         self._ops = on_host[HOST_CATEGORIES.index("cpu_op")]

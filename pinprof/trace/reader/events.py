@@ -108,12 +108,17 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-class TimedEvent(Event, gc=False):
+class ExactEvent(Event, gc=False):
+    """An event whose args are not decoded."""
+
+    args: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
+
+
+class TimedEvent(ExactEvent, gc=False):
     """An event whose times are numbers, which may have lost digits, and whose args are not decoded."""
 
     ts: int | float = math.nan  # type: ignore[assignment]
     dur: int | float = math.nan  # type: ignore[assignment]
-    args: msgspec.Raw = msgspec.Raw(b"null")  # type: ignore[assignment]
 
 
 class Metadata(msgspec.Struct):
@@ -145,7 +150,12 @@ def decode_timed_events(data: bytes) -> list[TimedEvent]:
     return _TIMED_EVENTS.decode(data)
 
 
-def decode_arguments(events: Iterable[TimedEvent]) -> list[Args]:
+def decode_exact_events(data: bytes) -> list[ExactEvent]:
+    """Return the same events with the texts of their times. Raises an error of msgspec."""
+    return _EXACT_EVENTS.decode(data)
+
+
+def decode_arguments(events: Iterable[ExactEvent]) -> list[Args]:
     """Return the args of events. Raises an error of msgspec if some are not of the usual form."""
     return [args or NO_ARGS for args in _ARGUMENTS.decode(b"[%b]" % b",".join(map(attrgetter("args"), events)))]
 
@@ -185,6 +195,7 @@ class _Phase(msgspec.Struct, gc=False):
 _PHASE = msgspec.json.Decoder(_Phase)
 _EVENT = msgspec.json.Decoder(Event)
 _TIMED_EVENTS = msgspec.json.Decoder(list[TimedEvent])
+_EXACT_EVENTS = msgspec.json.Decoder(list[ExactEvent])
 _ARGUMENTS = msgspec.json.Decoder(list[Args | None])
 _EVENTS = msgspec.json.Decoder(list[Event])
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])

@@ -12,8 +12,9 @@ from pinprof.trace.reader.assemble import assemble
 from pinprof.trace.reader.blocks import Blocks, without_trailing
 from pinprof.trace.reader.events import Event, LooseFile, Metadata, decode_each
 from pinprof.trace.reader.not_a_trace import WHAT_A_TRACE_IS, other_profiler, what_it_seems
-from pinprof.trace.reader.rows import FileContent, ReadOptions, Shared, known_category, part_of_block, part_of_events
+from pinprof.trace.reader.rows import FileContent, ReadOptions, Shared, known_category, part_of_events
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
+from pinprof.trace.reader.second_core import parts_of_blocks
 from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import NONE, Trace
 
@@ -59,7 +60,7 @@ def read_rows(path: str, wanted: ReadOptions) -> FileContent:
 def _read(content: Unpacked, wanted: ReadOptions) -> FileContent:
     shared = Shared(wanted)
     blocks = Blocks(content)
-    parts = [part_of_block(block, shared) for block in blocks]
+    parts = parts_of_blocks(blocks, shared)
     if blocks.whole is not None:
         return _read_whole(blocks.whole, wanted, content.lost)._replace(start=blocks.start)
     ending = blocks.ending()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import compress
@@ -23,6 +24,7 @@ from pinprof.trace.reader.events import (
     Number,
     decode_arguments,
     decode_events,
+    decode_exact_events,
     decode_timed_events,
 )
 from pinprof.trace.reader.salvage import check_malformed, salvage
@@ -206,13 +208,13 @@ class FileContent(NamedTuple):
 def part_of_block(block: bytes, shared: Shared) -> FilePart:
     """Return the content of a block; if it is not JSON, the events that can be recovered."""
     data = as_list(block)
-    if shared.exact_times:
-        try:
-            return _part(decode_timed_events(data), shared, _exact_times, decode_arguments)
-        except InexactError:
-            shared.exact_times = False  # such as times since 1970; other blocks will have them, too
-        except NOT_EVENTS:
-            pass
+    with suppress(*NOT_EVENTS):
+        if shared.exact_times:
+            try:
+                return _part(decode_timed_events(data), shared, _exact_times, decode_arguments)
+            except InexactError:
+                shared.exact_times = False  # such as times since 1970; other blocks will have them, too
+        return _part(decode_exact_events(data), shared, _decimal_times, decode_arguments)
     try:
         return part_of_events(*decode_events(data), shared)
     except NOT_EVENTS:
@@ -233,7 +235,7 @@ def _exact_times(microseconds: Sequence[float]) -> ReadTimes:
 
 
 def _decimal_times(microseconds: Sequence[msgspec.Raw]) -> ReadTimes:
-    return nanoseconds(list(map(bytes, microseconds)))
+    return nanoseconds(microseconds)
 
 
 def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTimes], arguments: Any) -> FilePart:
@@ -321,9 +323,9 @@ def _ids(arguments: Sequence[Args], shared: Shared) -> Int32s | Int64s:
     for line, values in zip(ids, columns[: len(options.ids)], strict=False):
         line[:] = _integers(values)
     for line, name, values in zip(ids[len(options.ids) :], options.texts, columns[len(options.ids) :], strict=False):
-        if values.count("") < len(values):
-            texts = [getattr(args, name) for args in arguments] if name in NEEDED_FOR_TEXT else values
-            line[:] = [shared.names[text] if (text := _text(value)) else NONE for value in texts]
+        for place in [place for place, value in enumerate(values) if value != ""]:  # few have any
+            text = _text(getattr(arguments[place], name))
+            line[place] = shared.names[text] if text else NONE
     narrow = ids.astype(np.int32)  # of large traces these are most of what reading holds
     return narrow if (narrow == ids).all() else ids
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.ground.intervals import Intervals, covered, gaps, intersect, joined, length, subtract, union
 from pinprof.trace.frames import is_torch_builtin
-from pinprof.trace.links import ROUNDING_NS, enclosing, function_of_ops
+from pinprof.trace.links import ROUNDING_NS, enclosing
 from pinprof.trace.spans.one_time_work import NEVER
 from pinprof.trace.spans.phases import NODE
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace, computed_once
@@ -90,7 +90,7 @@ def python_in_ops(trace: Trace) -> Intervals:
     outer = enclosing(ops, functions)
     called = (outer != NONE) & (functions.end_ns <= ops.end_ns[outer] + ROUNDING_NS)
     called &= np.isin(functions.thread, threads) & ~functions.named(is_torch_builtin)
-    called_ops = np.append(called, False)[function_of_ops(trace)] & np.isin(ops.thread, threads)
+    called_ops = np.append(called, False)[trace.links.op_function] & np.isin(ops.thread, threads)
     return subtract(functions.times(called), ops.times(called_ops))
 
 

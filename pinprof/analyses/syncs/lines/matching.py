@@ -69,9 +69,10 @@ def _in_order(
 
     With `or_one`, a step with another number of waits gets the recorded line if there is only one.
     """
+    if count in by_number or not or_one:
+        return by_number.get(count, (None,) * count)
     lines = {line for lines_at in by_number.values() for line in lines_at}
-    only_line = lines.pop() if or_one and len(lines) == 1 else None
-    return by_number.get(count, (only_line,) * count)
+    return ((lines.pop() if len(lines) == 1 else None),) * count
 
 
 class ContextMatch(NamedTuple):

@@ -51,6 +51,8 @@ def kinds_of_calls(trace: Trace, call: Int64s) -> list[WaitKind]:
 def agreed(lines: Iterable[SourceLine | None]) -> SourceLine | None:
     """Return the line if all are at one place, otherwise None; its stack and cause are left out if they differ."""
     first, *others = [*lines] or [None]
+    if not others:
+        return first
     if first is None or any(line is None or line.place != first.place for line in others):
         return None
     known = [line for line in others if line]

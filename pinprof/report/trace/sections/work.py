@@ -12,7 +12,7 @@ from pinprof.ground.units import counted, duration, how_many, percent
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.html import Column, Markup, hue, number_columns, table
-from pinprof.report.timeline.kinds import short
+from pinprof.report.short_names import short
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
 from pinprof.trace.vendors import AMD_KERNEL
