@@ -31,7 +31,7 @@ THREAD: Final = {"seconds": 0.0, "batches": 0.0}
 
 
 class Rows(Dataset[tuple[Tensor, ...]]):
-    """Rows whose batch has this size and so many tensors; to make one costs nothing."""
+    """Rows whose batch has this size and this number of tensors; to make one costs nothing."""
 
     def __init__(self, mib: float, tensors: int) -> None:
         count = int(mib * 2**20 / 4 / ROWS / tensors)

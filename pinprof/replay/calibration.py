@@ -176,7 +176,7 @@ def fits_of(programs: Sequence[Program], steps: int, step_ns: float) -> tuple[Fi
     """Return with what the programs take a step of `step_ns`; several, from the GPU's slowest pace on, if it is unsure.
 
     A step with copies of pageable memory may be longer than its replay because one CPU thread stages them more slowly,
-    or because the GPU does: it runs faster for the few steps of a recording than for long. Nothing tells which.
+    or because the GPU does: it runs faster for the few steps of a recording than for long. Nothing shows which.
     """
     cost = fit_cost(programs, steps, step_ns)
 

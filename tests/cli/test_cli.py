@@ -261,7 +261,12 @@ def test_rates_of_a_machine_take_the_place_of_the_usual_ones(trace: Path, tmp_pa
     assert result.exit_code == 0
     assert "at the rates measured on NVIDIA H200" in " ".join(result.stdout.split())
     document = fitting((tmp_path / "out.json").read_text())
-    assert document["scenario"]["machine"] == {"gpu": "NVIDIA H200", "htod": [[1 << 20, 20], [1 << 30, 50]], "dtoh": []}
+    assert document["scenario"]["machine"] == {
+        "gpu": "NVIDIA H200",
+        "htod": [[1 << 20, 20], [1 << 30, 50]],
+        "dtoh": [],
+        "by_thread": [],
+    }
     at_a_rate = invoke("whatif", trace, "--pin", "--machine", file, "--pinned-gbps", 40)
     assert "at 40.0 GB/s" in at_a_rate.stdout
     usual = fitting(invoke("whatif", trace, "--machine", file, "--json", "-").stdout)

@@ -1,4 +1,4 @@
-"""The thread of a DataLoader that pins batches of workers: it receives, copies and unmaps them, beside the step."""
+"""The thread of a DataLoader that pins batches of workers: it receives, copies and unmaps them during the step."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -236,7 +236,7 @@ def test_what_a_loader_has_is_not_advised(made: Made | None, advice: str) -> Non
 
 
 def batches_of(batch_ms: float) -> HostProfile:
-    """Return samples of a worker that makes a batch in so many ms."""
+    """Return samples of a worker that makes a batch in this time."""
     frame = HostFrame("data.py", 7, "Photos.__getitem__", "user")
     return HostProfile(5.0, 100, 20, 20 * batch_ms, (frame,), (HostStack((0,), 100),))
 
