@@ -119,8 +119,9 @@ def pinning_thread(details: Details, copies: Collection[int], machine: PinnedRat
     freed_ns = length(pauses) / steps
     known_ns = machine.pinning_ns(size) if machine else None
     staged_ns = float(trace.gpu.duration_ns[rows].sum()) / steps
-    feed, waits = feed_of(details), loader.times.end - loader.times.start
-    received_ns = feed.received_ns if feed else float(waits.min()) * max(round(loader.waits / len(trace.steps)), 1)
+    feed, waits = feed_of(details), (loader.times.end - loader.times.start).tolist()
+    per_step = max(round(loader.waits / len(trace.steps)), 1)
+    received_ns = feed.received_ns if feed else min(waits, default=0) * per_step
     thread = int(trace.calls.thread[trace.links.launch[rows[0]]])
     freed = frozenset((thread, *each) for each in zip(*(times.tolist() for times in pauses), strict=True))
     return PinningThread(received_ns + (known_ns or THREAD_PER_MAIN * (staged_ns + freed_ns)), freed)

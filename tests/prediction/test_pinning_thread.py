@@ -35,6 +35,7 @@ def recorded(
     work: int = 10_000,
     freed: int = FREED,
     by: str = WORKERS,
+    received: int = RECEIVED,
     size: int = 48 * MIB,
     plain_ms: float | None = None,
 ) -> Trace:
@@ -42,7 +43,7 @@ def recorded(
     builder = TraceBuilder()
     free = work - LAUNCHED + 50
     for begin in builder.steps(4, period=free + STAGED + 50 + freed + LAUNCHED):
-        builder.event("user_annotation", f"enumerate(DataLoader)#{by}.__next__", begin, RECEIVED)
+        builder.event("user_annotation", f"enumerate(DataLoader)#{by}.__next__", begin, received)
         end = begin + free + STAGED + 50
         builder.op("aten::to", begin + RECEIVED + 10, end - begin - RECEIVED - 10)
         launch = begin + RECEIVED + 20
@@ -75,6 +76,10 @@ def test_a_pause_that_is_too_long_for_a_batch_is_not_all_freeing() -> None:
     most_ms = MAX_FREEING_NS_PER_BYTE * 8 * MIB / 1e6
     trace = recorded(size=8 * MIB)
     assert needed_ms(trace) == pytest.approx(RECEIVED / 1000 + THREAD_PER_MAIN * (STAGED / 1000 + most_ms), rel=0.01)
+
+
+def test_batches_may_be_drawn_in_no_time() -> None:
+    assert needed_ms(recorded(received=0)) == pytest.approx(PINNED_MS - RECEIVED / 1000, rel=0.01)
 
 
 def test_a_bench_tells_how_fast_a_thread_pins_on_this_machine() -> None:
