@@ -114,7 +114,7 @@ def test_a_function_has_its_line_unless_it_also_goes_by_another_name(
         (("ps = [p for p in ps if p.grad is not None]", "while ps:", "    ps.pop().mul_(2)"), 3),
         (("for a in x:", "    a.mul_(2)", "for b in y:", "    b.mul_(2)"), None),
         (("return {name: new * 0.9 for name, new in x}",), 2),
-        (("for a in x:", "    a.mul_(2)", "else:", "    for b in y:", "        b.mul_(2)"), None),
+        (("for a in x:", "    a.mul_(2)", "else: [b.mul_(2) for b in y]"), None),
         (("y = [head(part) for part in [body(each) for each in x]]",), None),
         (("y = body(x)",), None),
         (("def g():", "    for a in x:", "        a.mul_(2)", "g()"), None),
