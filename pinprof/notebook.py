@@ -37,6 +37,7 @@ from pinprof.report.job.view import verdict_line
 from pinprof.report.python.dataframes import ReportTables, figures_of, ranks_of_job
 from pinprof.report.python.objects import Contents, ReportObject, scalars_of
 from pinprof.report.trace.json import trace_of, traces_to_json
+from pinprof.report.trace.markdown import traces_to_markdown
 from pinprof.report.trace.page import timeline_title, to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules.rule import Findings
@@ -53,7 +54,7 @@ TraceOrUrl: TypeAlias = str | os.PathLike[str] | Trace
 """A trace, or the file or URL of one."""
 StepRange: TypeAlias = int | tuple[int, int]
 MsRange: TypeAlias = tuple[float, float]
-"""One step, or the first and the last one, counted from 1; start and end in ms since the start of step 1."""
+"""One step, or the first and the last one, by their numbers on the page; start and end in ms from the first step on."""
 
 
 class Report(ReportTables, ReportObject):
@@ -66,9 +67,10 @@ class Report(ReportTables, ReportObject):
             **dict.fromkeys(("advice", "bottlenecks", "recommendations", "suggestions"), "report.findings"),
             **dict.fromkeys(("memcpy", "memcpys", "transfers"), "report.copies"),
             **dict.fromkeys(("syncs", "stalls", "synchronizations"), "report.waits"),
-            **dict.fromkeys(
-                ("df", "to_df", "to_dataframe", "to_pandas", "calls", "stacks", "streams"), "report.events"
-            ),
+            **dict.fromkeys(("df", "to_df", "to_dataframe", "to_pandas", "stacks", "streams"), "report.events"),
+            "calls": "report.events.calls",
+            "trace": "report.events, with its .kernels, .copies, .calls and .ops, or report.analysis.trace for ns",
+            **dict.fromkeys(("predict", "what_if", "simulate"), "report.whatif(pin=True)"),
             **dict.fromkeys(("plot", "figure", "to_figure"), "report.timeline(), or report.figures()"),
             **dict.fromkeys(("step_time", "total_time", "duration"), "report.step_ms"),
             "step": "report.steps.loc[2], or report.events.query('step == 2')",
@@ -82,11 +84,6 @@ class Report(ReportTables, ReportObject):
     def analysis(self) -> Analysis:
         """All that is known of the trace: as rows (`details`), summed up (`profile`), and the findings as objects."""
         return self._analysis
-
-    @property
-    def trace(self) -> Trace:
-        """The trace."""
-        return self.analysis.trace
 
     @property
     def profile(self) -> Profile:
@@ -140,7 +137,7 @@ class Report(ReportTables, ReportObject):
         possible = Scenario.__struct_fields__
         if unknown := [change for change in changes if change not in possible]:
             raise TypeError(f"{', '.join(unknown)}: no such change; there are {', '.join(possible)}")
-        return predict(self.trace, replace(scenario or Scenario(), **changes))
+        return predict(self.analysis.trace, replace(scenario or Scenario(), **changes))
 
     @cached_property
     def _document(self) -> Document:
@@ -148,6 +145,10 @@ class Report(ReportTables, ReportObject):
 
     def __str__(self) -> str:
         return trace_to_text(self.profile, self._findings)
+
+    def to_markdown(self, path: str | os.PathLike[str] | None = None, *, force: bool = False) -> str:
+        """Return the verdict and three findings as Markdown, and write it to `path`, if given."""
+        return self._written(self._contents.markdown(), path, force=force)
 
     def timeline(self, *, steps: StepRange | None = None, range_ms: MsRange | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
@@ -171,6 +172,7 @@ class Report(ReportTables, ReportObject):
             [self.profile],
             lambda: traces_to_json([(self.profile, self.analysis.findings)]),
             lambda: to_html([self.analysis]),
+            lambda: traces_to_markdown([(self.profile, self._findings)]),
         )
 
 
@@ -317,6 +319,7 @@ class JobReport(Report):
             [part.profile for part in self.parts],
             lambda: traces_to_json([(part.profile, part.findings) for part in self.parts], self.ranks),
             lambda: page_of_files(self.ranks, self.parts, self._analysed),
+            lambda: traces_to_markdown([(self.profile, self._findings)], f"{self.verdict}."),
         )
 
 
@@ -331,9 +334,10 @@ def timeline(
     It is the figure of `pinprof timeline --plotly`: the lanes, colours and texts of the page, a plotly trace for each
     kind of event, copies in their exposed and overlapped parts, and ms from the start of the first step that is drawn.
     By default the figure shows all complete steps, or the first of them that have no more than 20,000 bars, which its
-    subtitle says. `steps` is one step, or the first and the last one, counted from 1; the figure also shows the GPU
-    work that they launched. `range_ms` is the start and the end in ms since the start of step 1. If these have more
-    bars, short events are merged, which the subtitle says. `fig.show(config={"scrollZoom": True})` lets the wheel zoom.
+    subtitle says. `steps` is one step, or the first and the last one, by their numbers on the page; the figure also
+    shows the GPU work that they launched. `range_ms` is the start and the end in ms since the start of the first step.
+    If these have more bars, short events are merged, which the subtitle says. `fig.show(config={"scrollZoom": True})`
+    lets the wheel zoom.
 
     Raises PinprofError if the trace has no such step or the range is empty, TraceError if the source is not a trace.
     """

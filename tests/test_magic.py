@@ -26,7 +26,7 @@ from IPython.core.interactiveshell import InteractiveShell
 shell = InteractiveShell()
 shell.run_line_magic("load_ext", "pinprof")
 report = shell.run_cell_magic("pinprof", "", {CELL.format(steps=8000)!r})
-print(shell.user_ns["number"], len(report.trace.steps), report.profile.path, report.step_ms > 0)
+print(shell.user_ns["number"], len(report.analysis.trace.steps), report.profile.path, report.step_ms > 0)
 """
 
 

@@ -46,7 +46,7 @@ def test_a_report_holds_what_the_single_functions_return(report: Report) -> None
 
 
 def test_a_trace_that_is_read_already_is_not_read_again(report: Report) -> None:
-    assert load(report.trace).trace is report.trace
+    assert load(report.analysis.trace).analysis.trace is report.analysis.trace
 
 
 def test_in_a_notebook_it_is_the_page_in_a_frame_of_its_own(report: Report) -> None:
@@ -107,7 +107,7 @@ def test_a_step_is_called_until_recorded_and_nothing_is_left_behind(temporary: P
     report = profile_step(step.run, "batch", steps=3, on_progress=lambda window, *_: windows.append(window), **FEW)
     assert windows[0] == "warm-up"
     assert step.seen == ["batch"] * 8  # 1 to warm up, 2 plain, 2 for the profiler to warm up, 3 recorded
-    assert len(report.trace.steps) == 3
+    assert len(report.analysis.trace.steps) == 3
     assert report.profile.estimate.source == "measured"
     assert [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")] == []
 
@@ -169,7 +169,7 @@ def test_tables_are_the_rows_of_the_document(report: Report, table: str, rows: C
 
 def test_the_steps_are_those_of_the_trace_and_their_parts_add_up(report: Report) -> None:
     steps = report.steps
-    assert len(steps) == len(report.trace.steps)
+    assert len(steps) == len(report.analysis.trace.steps)
     assert steps.start_ms.iloc[0] == 0
     parts = ["compute_ms", "overlapped_ms", "exposed_ms", "memset_ms", "idle_ms"]
     known = steps.dropna()
@@ -192,14 +192,21 @@ def test_a_trace_without_kernels_has_empty_tables(tmp_path: Path) -> None:
 def test_what_it_is_made_of_says_in_a_line_what_it_is(report: Report) -> None:
     trace, findings = repr(str(TRACE)), report.analysis.findings
     assert repr(report) == f"<pinprof report on {trace}: {len(findings)} findings; print it>"
-    assert repr(report.trace) == (
+    assert repr(report.analysis.trace) == (
         f"<pinprof trace {trace}: 3 complete steps of 3 (profiler_step), 1,605 events, NVIDIA H200>"
     )
     assert repr(report.profile) == f"<pinprof profile of {trace}: step 12.4 ms (measured), bound by host>"
     assert repr(findings) == "<pinprof findings, 2: PIN101 saves 1.89 ms, PIN701, together 2.81 ms>"
-    assert repr(report.trace.gpu).startswith("<pinprof Activities, 118 rows: start_ns, end_ns, name, ")
+    assert repr(report.analysis.trace.gpu).startswith("<pinprof Activities, 118 rows: start_ns, end_ns, name, ")
     assert repr(report.analysis.findings[0]).startswith("<pinprof PIN101: copies of pageable memory")
-    parts = (report, report.trace, report.profile, report.analysis, report.whatif(pin=True), pinprof.Scenario())
-    for shown in (*parts, report.trace.gpu, report.trace.calls, report.analysis.findings[0]):
+    parts = (
+        report,
+        report.analysis.trace,
+        report.profile,
+        report.analysis,
+        report.whatif(pin=True),
+        pinprof.Scenario(),
+    )
+    for shown in (*parts, report.analysis.trace.gpu, report.analysis.trace.calls, report.analysis.findings[0]):
         assert "\n" not in repr(shown)
         assert len(repr(shown)) < (400 if shown in parts else 250)

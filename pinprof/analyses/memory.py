@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.trace.links import enclosing, step_at
+from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import NONE, HostEvents, Int64s, Trace
 
 ALLOCATION = re.compile(r"aten::(empty|zeros|ones|full|new_empty|resize|to|_to_copy|clone|contiguous)(_|$)")
@@ -22,7 +23,7 @@ class MemoryPeak:
     reserved_bytes: int | None
     """The most that the allocator took from the GPU in the recording; None where that was not recorded."""
     step: int | None
-    """The step of the peak, counted from 1 among those of the trace; None where it was in no step."""
+    """The number of the step of the peak; None where it was in no step."""
     step_fraction: float | None
     """The part of that step that had passed at the peak."""
     op: str | None
@@ -44,7 +45,7 @@ def _peak(trace: Trace, device: int, rows: Int64s) -> MemoryPeak:
         device,
         allocated_bytes=int(memory.allocated[row]),
         reserved_bytes=None if reserved == NONE else reserved,
-        step=None if step == NONE else step + 1,
+        step=None if step == NONE else int(numbers_of_steps(trace)[step]),
         step_fraction=None if passed is None else float(passed),
         op=_op_at(trace, at_ns, int(memory.thread[row])),
     )

@@ -3,7 +3,7 @@
 import os
 import shlex
 
-from pinprof.bench.catalogue.bandwidth import PAGEABLE_RATE
+from pinprof.bench.catalogue.bandwidth import BY_A_THREAD, PAGEABLE_RATE
 from pinprof.bench.catalogue.pinning_cost import FRESH, PAGEABLE, PIN_TO
 from pinprof.bench.judge import PINNED_RATE, by_size, order
 from pinprof.bench.results import Bench, BenchError, Measured, from_json, shown
@@ -83,7 +83,7 @@ def pinning(bench: Bench) -> Pinning:
     pieces, of_tensor = {piece.name: piece for piece in advice(bench)}, bench.result(PAGEABLE.number)
     floats = of_tensor.sizes.get("floats") if of_tensor else None
     tensor = size(floats * FLOAT_BYTES) if floats else "a tensor" if of_tensor else ""
-    rates = PinnedRates(bench.machine.gpu, htod, dtoh)
+    rates = PinnedRates(bench.machine.gpu, htod, dtoh, _by_bytes(by_size(bench, BY_A_THREAD)))
     return Pinning(rates, pieces.get("pinning_pays_from_htod"), pieces.get("pin_then_copy"), tensor)
 
 

@@ -44,6 +44,8 @@ def report_outcome(
     job_report: bool,
 ) -> None:
     """Report on what was recorded: by this process, or by those that the script started."""
+    from pinprof.report.findings.views import whatif_command
+
     if only_children_train(outcome) or (not outcome.path and traces_of(outcome.children)):
         _report_children(outcome.children, outputs, machine, code)
         if outcome.path:
@@ -59,8 +61,8 @@ def report_outcome(
         _say_what_is_missing(outcome.children)
         if agreement is not None and not (job_report and agreement.in_contact):
             say(f"Next, once all ranks have written theirs: {outputs.again}")
-        else:
-            _say_what_to_do(analysis, outputs.page)
+        elif command := whatif_command(analysis.profile, analysis.findings):
+            say(f"Try the change before you make it: {command}")
 
 
 def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
@@ -86,14 +88,6 @@ def say_verdict(path: Path, step: int) -> None:
 
     report = load(path)
     say(f"Step {step}: {headline(first_screen(report.profile, report.analysis.findings))}")
-
-
-def _say_what_to_do(analysis: "Analysis", page: str) -> None:
-    """Name the next commands: the page, and the prediction of the first change."""
-    from pinprof.report.findings.views import whatif_command
-
-    command = whatif_command(analysis.profile, analysis.findings)
-    say(f"Next: open {shlex.quote(page)}" + (f"; try the change before you make it: {command}" if command else ""))
 
 
 def report_job(agreement: "Agreement", outputs: Outputs, machine: MachineFile | None, code: "Code") -> bool:

@@ -175,7 +175,7 @@ class MemoryPeakJson(Document):
     device: Annotated[Count, doc("the GPU")]
     allocated_bytes: Annotated[ByteSize, doc("in tensors, at the peak")]
     reserved_bytes: Annotated[ByteSize | None, doc("the most that was taken from the GPU; null where not recorded")]
-    step: Annotated[Count | None, doc("the step of the first such peak, from 1; null in none")]
+    step: Annotated[Count | None, doc("the number of the step of the first such peak; null in none")]
     step_fraction: Annotated[Share | None, doc("how much of that step had passed")]
     op: Annotated[str | None, doc("the innermost op then that is more than an allocation")]
 

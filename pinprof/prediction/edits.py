@@ -78,6 +78,8 @@ class Edits:
     """The longest time of a step in its DataLoader; 0: batches are always ready."""
     batch_ns: float = inf
     """The longest time between batches of a DataLoader's workers, in ns."""
+    pinning_ns: float = 0.0
+    """The least time of a step in which a thread of a DataLoader pins the batches, in ns."""
 
     def __or__(self, other: "Edits") -> "Edits":
         rows: dict[str, Any] = {name: getattr(self, name) | getattr(other, name) for name in _ROW_FIELDS}
@@ -88,6 +90,7 @@ class Edits:
             without_pauses=self.without_pauses or other.without_pauses,
             most_input_ns=min(self.most_input_ns, other.most_input_ns),
             batch_ns=min(self.batch_ns, other.batch_ns),
+            pinning_ns=max(self.pinning_ns, other.pinning_ns),
         )
 
     def __bool__(self) -> bool:

@@ -17,8 +17,13 @@ from pinprof.replay import Replay
 from pinprof.replay.bound import BOUND_BY_GPU, BOUND_BY_HOST, LOADER_SLACK, is_gpu_bound
 from pinprof.replay.program import Floats
 from pinprof.replay.replay import Paces
-from pinprof.replay.worlds import RangeNs, middle, range_of
+from pinprof.replay.worlds import WORLDS, RangeNs, middle, range_of
 from pinprof.trace import Trace, read_trace
+
+PACE_SHARE_OF_STEP = 0.95
+"""What takes this share of a step sets its pace."""
+UNSURE_PINNING = 0.25
+"""The share by which a thread that pins may be slower or faster than the copies and pauses of the main thread show."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,8 @@ class Prediction:
     bound_after: str
     scenario: Scenario
     saving: Saving
+    pinning_ns: float = 0.0
+    """How long a thread of the DataLoader then needs to pin the batches of a step; 0 if none does."""
 
     def __repr__(self) -> str:
         low, high = self.range_ms
@@ -68,6 +75,11 @@ class Prediction:
     def saving_ms(self) -> float:
         """How much shorter the step becomes; negative if it becomes longer."""
         return self.baseline_ms - self.predicted_ms
+
+    @property
+    def waits_for_pinning(self) -> bool:
+        """Whether this thread then sets the pace of the step."""
+        return self.pinning_ns > 0 and self.pinning_ns >= PACE_SHARE_OF_STEP * self.predicted_ns
 
     @property
     def speedup(self) -> float:
@@ -128,7 +140,8 @@ def _paces_after(replay: Replay, edits: Sequence[Edits], host_speed: float, gpu_
     )
     stops = frozenset[NotedPauses]().union(*(change.stops for change in edits))
     stopped_ns = sum(replay.lengthened_ns(stop.ns) * stop.per_step for stop in stops)
-    return Paces(np.maximum(after.step_ns - stopped_ns, 0.0), after.busy_ns)
+    pinning_ns = max(change.pinning_ns for change in edits) * (1 + UNSURE_PINNING * WORLDS.host)
+    return Paces(np.maximum(np.maximum(after.step_ns - stopped_ns, 0.0), pinning_ns), after.busy_ns)
 
 
 def replay_of(traces: Sequence[Trace], step_ms: float | None = None) -> Replay:
@@ -196,6 +209,7 @@ def predict_edits(replay: Replay, edits: Sequence[Edits], scenario: Scenario) ->
         _bound_after(replay, after),
         scenario,
         saving_in(replay.in_worlds - outcomes),
+        max(change.pinning_ns for change in edits),
     )
 
 

@@ -16,7 +16,7 @@ from pinprof.ground.errors import TraceError
 from pinprof.ground.units import listed
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import Region, calls_to_fuse, capture_of
-from pinprof.prediction.pinning import PinnedRates
+from pinprof.prediction.pinning import PinnedRates, pinning_thread
 from pinprof.replay.bound import feed_of
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
@@ -71,7 +71,8 @@ def edits_of(details: Details, scenario: Scenario) -> Edits:
     if dropped:
         result |= without_waits(syncs, dropped)
     if scenario.pin:
-        result |= with_pinned(details, frozenset(copies[trace.gpu.host_memory[copies] == PAGEABLE].tolist()))
+        pageable = frozenset(copies[trace.gpu.host_memory[copies] == PAGEABLE].tolist())
+        result |= with_pinned(details, pageable, scenario.machine)
     if scenario.non_blocking or scenario.overlap_copies:
         result |= without_blocking(details, None, only_htod=not scenario.non_blocking)
     if scenario.overlap_copies:
@@ -102,12 +103,13 @@ def without_waits(syncs: Syncs, sites: Iterable[int]) -> Edits:
     return Edits(unwaited=frozenset(rows.tolist()), removed_ops=frozenset(ops[ops != NONE].tolist()))
 
 
-def with_pinned(details: Details, copies: frozenset[int]) -> Edits:
-    """Return the edits that pin the host side of copies; if workers make batches, a thread then receives them."""
-    feed, loader = feed_of(details), details.loader
-    by_thread = feed is not None and loader.by_workers and loader.pinned is False and not loader.pins
-    most = feed.pinned_ns if feed and copies and by_thread else inf
-    return Edits(pinned=copies, most_input_ns=most)
+def with_pinned(details: Details, copies: frozenset[int], machine: PinnedRates | None = None) -> Edits:
+    """Return the edits that pin the host side of copies; a thread then receives, pins and frees batches of workers."""
+    feed, thread = feed_of(details), pinning_thread(details, copies, machine)
+    if thread is None:
+        return Edits(pinned=copies)
+    most = feed.pinned_ns if feed and not details.loader.pins else inf
+    return Edits(pinned=copies, most_input_ns=most, removed_times=thread.freed, pinning_ns=thread.step_ns)
 
 
 def without_blocking(details: Details, copies: frozenset[int] | None, *, only_htod: bool = False) -> Edits:

@@ -8,13 +8,23 @@ from math import inf
 import numpy as np
 
 from pinprof.details import Details
-from pinprof.replay.bound import BOUND_BY_GPU, BOUND_BY_HOST, LOADER_SLACK, Feed, bound_of, feed_of, is_gpu_bound
+from pinprof.replay.bound import (
+    BOUND_BY_GPU,
+    BOUND_BY_HOST,
+    LOADER_SLACK,
+    STARVED_SHARE_OF_STEP,
+    Feed,
+    bound_of,
+    feed_of,
+    is_gpu_bound,
+)
 from pinprof.replay.building import build_program
 from pinprof.replay.calibration import (
     USUAL_NS,
+    Fit,
     cost_of,
     expected,
-    fit_cost,
+    fits_of,
     noise_of,
     recording_mode,
     with_sampled_optimizers,
@@ -169,9 +179,12 @@ class Replay:
         if known is None and self._estimated:
             return self._estimated
         step_ns = known.step_ns if known else None
-        cost = fit_cost(self.programs, self.steps, step_ns) if step_ns and self.runs else cost_of(USUAL_NS)
-        before = self._pace(self.programs, cost)
-        return (Setting(cost, step_ns or before.step_ns, before),)
+        fits = fits_of(self.programs, self.steps, step_ns) if step_ns and self.runs else (Fit(cost_of(USUAL_NS)),)
+        settings = []
+        for cost, gpu_speed in fits:
+            before = self._pace(self.programs, cost, gpu_speed=gpu_speed)
+            settings.append(Setting(cost, step_ns or before.step_ns, before, gpu_speed=gpu_speed))
+        return tuple(settings)
 
     @property
     def expected(self) -> Setting:
@@ -250,7 +263,12 @@ class Replay:
         paces = [
             self.pace_after(
                 setting,
-                self._pace(changed, host(setting.cost), waits=setting.waits_for_ranks, gpu_speed=gpu_speed),
+                self._pace(
+                    changed,
+                    host(setting.cost),
+                    waits=setting.waits_for_ranks,
+                    gpu_speed=gpu_speed * setting.gpu_speed,
+                ),
                 batch_ns,
             )
             for setting in self.settings
@@ -293,7 +311,8 @@ class Replay:
         step, before = setting.step_ns, setting.before
         feeds = [feed for feed in self.feeds if feed is not None]
         if not feeds:
-            return step > LOADER_SLACK * before.step_ns and any(rank.loader.waits for rank in self.ranks)
+            slower = step > LOADER_SLACK * before.step_ns and any(rank.loader.waits for rank in self.ranks)
+            return slower or any(map(_thread_is_late, self.ranks))
         return not is_gpu_bound(before.busy_ns, step) and any(feed.is_late(step) for feed in feeds)
 
     def changed(self, after: Paces) -> Floats:
@@ -313,6 +332,15 @@ class Replay:
         launch_ns = float(np.mean([program.launch_ns for program in self.programs]))
         drift = (GPU_DRIFT if by_gpu else noise_of(launch_ns)) * WORLDS.drift
         return np.maximum(self.changed(after) * (1 + drift), after.work_ns * (1 + DRIFT_SHARE_OF_WORK * drift))
+
+
+def _thread_is_late(rank: Details) -> bool:
+    """Return whether recorded steps wait for a thread that pins: it hands over a batch at once when it has one."""
+    return (
+        rank.loader.by_workers
+        and bool(rank.loader.pins or rank.loader.pinned)
+        and (rank.loader.wait_in_steps_ns >= STARVED_SHARE_OF_STEP * rank.steps.divisor * (rank.steps.traced_ns or inf))
+    )
 
 
 def _takes_input(programs: Sequence[Program]) -> bool:

@@ -90,6 +90,8 @@ class Setting:
     """The pace of the unchanged programs; the step may be longer or shorter."""
     waits_for_ranks: bool = True
     """Whether the only rank waits for others whose traces are not given."""
+    gpu_speed: float = 1.0
+    """How many times as fast the GPU is as in the recording."""
 
 
 PaceOf = Callable[[ProfilerCost, bool], Pace]

@@ -12,8 +12,8 @@ from pinprof.report.words import printable
 
 UNIT_SPACE = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
 BACKTICKED = re.compile(r"`([^`]+)`")
-MIN_LABELLED_PERCENT = 9.0
-"""Percent of the page: a narrower part of a bar has no label in it."""
+PERCENT_OF_CHAR = 0.65
+"""Percent of the narrowest page with labels in bars that a character takes: a part without room has no label in it."""
 MAX_COLUMNS_ON_PHONE = 3
 """Columns that a phone shows next to each other."""
 
@@ -139,8 +139,8 @@ def shares(caption: str, parts: Sequence[HtmlBarPart], longest: float = 0.0) -> 
     entry = Markup('<li{}><span class="swatch hue" style="{}"></span>{}: {} ({})</li>')
     bar, legend = [], []
     for part, share in shown:
-        is_inside = share * width >= MIN_LABELLED_PERCENT
         words = (inline_html(part.text), percent(share))
+        is_inside = share * width >= PERCENT_OF_CHAR * (max(len(part.label), len(", ".join(words))) + 2)
         inside = label.format(part.label, *words) if is_inside else ""
         style = hue(part.colour)
         light, dark = (

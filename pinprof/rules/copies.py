@@ -9,9 +9,11 @@ import numpy as np
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.syncs.naming import in_library
 from pinprof.details import Details
+from pinprof.ground.intervals import length
 from pinprof.ground.units import duration, listed, rate, shortened
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
+from pinprof.prediction.pinning import freed_batches
 from pinprof.prediction.scenarios import with_pinned, without_blocking
 from pinprof.replay.bound import feed_of
 from pinprof.rules.rule import Evidence, Further, Search, as_one
@@ -98,12 +100,21 @@ def search_batches(*, loader_pins: bool) -> Search:
             evidence = _evidence(details, copies, "HtoD copies of pageable batches")
             pins = details.loader.pins
             fix = PIN_OR_HAVE_PINNED if pins is None else ""
-            evidence = replace(evidence, text=f"{evidence.text}; {WHY_PAGEABLE[pins]}", fix=fix)
+            freed_ns = length(freed_batches(details)) / profile.steps.divisor
+            frees = f"; to unmap them takes {duration(freed_ns)} in pauses of the host, as traced" if freed_ns else ""
+            text = f"{evidence.text}{frees}{_pinning(evidence)}; {WHY_PAGEABLE[pins]}"
+            evidence = replace(evidence, cost_ns=evidence.cost_ns + freed_ns, text=text, fix=fix)
             return evidence if loader_pins else _with_receiving(evidence, details)
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
 
     return found
+
+
+def _pinning(evidence: Evidence) -> str:
+    """Return what a thread of the DataLoader needs to pin the batches; nothing if none does."""
+    needed = evidence.edits.pinning_ns
+    return f"; the thread that pins needs about {duration(needed)} per step for them" if needed else ""
 
 
 def _with_receiving(evidence: Evidence, details: Details) -> Evidence:
@@ -133,7 +144,7 @@ def _evidence(details: Details, copies: Copies, what: str) -> Evidence:
         f"{copies.named(what)} ({copies.amount}{speed}), "
         f"exposed for {duration(copies.exposed_ns)} of {duration(copies.time_ns)}{blocked}{idle}",
         *copies.place,
-        edits=Edits(pinned=rows) | (without_blocking(details, rows) if to_gpu else NO_EDITS),
+        edits=with_pinned(details, rows) | (without_blocking(details, rows) if to_gpu else NO_EDITS),
         then=Further("PIN301", "the copies one step ahead, on a stream of their own", _one_step_ahead(details, copies))
         if to_gpu
         else None,

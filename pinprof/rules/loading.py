@@ -1,15 +1,18 @@
 """What more workers of a DataLoader bring: how many there are, and how many there should be."""
 
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from pinprof.details import Details
-from pinprof.ground.units import counted
+from pinprof.ground.units import NS_PER_MS, counted
 from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed
 from pinprof.rules.rule import Evidence
 
 MOST_WORKERS = 8
+READY_SHARE_OF_STEP = 0.7
+"""If workers make a batch in this share of a step, they have batches ready, and the thread that pins is late."""
 USUAL_WORKERS = 4
 SAFE_WORKERS = (
     "The dataset can be used from several processes, and uses no CUDA in them; an IterableDataset gives each worker "
@@ -37,6 +40,15 @@ def workers_of(details: Details) -> Workers | None:
     room = max(1, cpus // max(1, info.world_size or 1)) - 1  # processes share the cores
     wanted = min(room, max(2 * now, USUAL_WORKERS), max(MOST_WORKERS, now))
     return Workers(now, wanted, cpus)
+
+
+def ready_before_pinning_ns(details: Details, step_ns: float) -> float | None:
+    """Return the time between batches of workers alone, by samples of one; None where no thread that pins is late."""
+    worker, made = details.trace.info.worker, details.trace.info.made
+    if not details.loader.pins or worker is None or not worker.steps or not made or len(made.drawn) != 1:
+        return None
+    ready_ns = worker.window_ms * NS_PER_MS / worker.steps / (made.drawn[0].num_workers or inf)
+    return ready_ns if 0 < ready_ns <= READY_SHARE_OF_STEP * step_ns else None
 
 
 def how_to_load_faster(details: Details) -> str:

@@ -58,17 +58,24 @@ _OUT_OF_PLACE: Final = aten(
     "binary_cross_entropy_with_logits kl_div cumsum eq ne lt le gt ge logical_and logical_or logical_not "
     "bitwise_and bitwise_or copy fill zero clone contiguous to zeros ones full zeros_like ones_like arange "
     "index gather index_select take take_along_dim scatter scatter_add index_add index_put stack cat pad roll "
-    "flip repeat one_hot topk sort dropout sin cos floor round"
+    "flip repeat one_hot topk sort dropout sin cos floor round logsumexp logaddexp prod cumprod median any all "
+    "erf expm1 log2 log10 tan atan2 fmod remainder hypot nan_to_num isnan isinf isfinite logit selu elu "
+    "mish hardtanh hardswish hardsigmoid log_sigmoid huber_loss cosine_similarity pairwise_distance cdist std_mean "
+    "var_mean tril triu diff unfold"
 )
 OPS_WITHOUT_WEIGHTS: Final = _OUT_OF_PLACE | {f"{name}_" for name in _OUT_OF_PLACE}
 """Ops that read no weights of a layer. Others may: layers of a model are the same ops, but not one call."""
-ZERO_OP = "aten::zero_"
+ZERO_OP, COPY_INTO = "aten::zero_", "aten::copy_"
 NORM_OPS: Final = aten("norm linalg_vector_norm")
 GATHER_OPS: Final = aten("index gather index_select take take_along_dim")
 OPS_TAKING_PARTS: Final = aten("select slice narrow index index_select unsqueeze")
 """Ops that take a part of a batch."""
 JOINING_OPS: Final = aten("stack cat")
 """Ops that put what a loop has made together."""
+OPS_AROUND_PARTS: Final = aten("stack cat unbind split split_with_sizes chunk") | {
+    f"{NODE}{name}Backward0" for name in ("Stack", "Cat", "Unbind", "Split", "SplitWithSizes", "Select")
+}
+"""Ops that take a batch apart before a loop or join what it has made, and their nodes of autograd."""
 MAX_OPS_BEFORE_JOIN = 3
 """A join comes at most this many ops after its loop."""
 OPS_OF_CHAINS: Final = aten("scaled_dot_product_attention bmm tanh")
@@ -91,6 +98,8 @@ class Run:
     starts_ns: Int64s
     """When each repetition begins."""
     end_ns: int
+    around: tuple[tuple[int, int], ...] = ()
+    """Times of the ops that take a batch apart before the first repetition, or join what all have made."""
 
     @property
     def calls(self) -> Int64s:
@@ -123,7 +132,8 @@ def in_one_call(trace: Trace, runs: Iterable[tuple[Run, float]], longest_ns: flo
         begins, ends = run.starts_ns[1:], np.append(run.starts_ns[2:], run.end_ns)
         launches = trace.calls.start_ns[[int(of_one[-1]) for of_one in run.repetitions[1:]]]
         ends = np.maximum(ends - int(kept_ns), launches + 1)
-        times.update((run.thread, *each) for each in zip(begins.tolist(), ends.tolist(), strict=True))
+        spared = (*zip(begins.tolist(), ends.tolist(), strict=True), *run.around)
+        times.update((run.thread, *each) for each in spared)
         if more:
             prolonged.update((int(row), more / int(is_first.sum())) for row in rows[is_first].tolist())
     return Edits(removed_times=frozenset(times), prolonged=frozenset(prolonged))
@@ -184,12 +194,12 @@ def place_of_loop(trace: Trace, loop: Loop, sources: Sources) -> Place:
     """Return the place from which a loop calls its ops; without functions, as steps with functions showed it."""
     learned = () if len(trace.functions) else trace.info.op_places
     place = next((place.place for place in learned if place.op == loop.key), None)
-    return place or usual_place(trace, loop.calls, sources)
+    return place or usual_place(trace, loop.calls, sources, in_loop=True)
 
 
 def places_of_loops(trace: Trace, stalls: Stalls, sources: Sources) -> list[OpPlace]:
     """Return the loops of a trace with functions, and from where each calls its ops."""
-    loops = {loop.key: usual_place(trace, loop.calls, sources) for loop in find_loops(trace, stalls)}
+    loops = {loop.key: usual_place(trace, loop.calls, sources, in_loop=True) for loop in find_loops(trace, stalls)}
     return [
         OpPlace(key, place.file, place.line, place.function)
         for key, place in loops.items()
@@ -315,12 +325,18 @@ class _Sequence:
             return "cell"
         has_weights = not names <= OPS_WITHOUT_WEIGHTS
         in_place = sum(name.endswith("_") or name in NORM_OPS for name in names)
-        of_pass = self.phase[span.start] == FORWARD
-        if not has_weights and in_place >= (len(names) if of_pass else len(names) / 2):
+        updates = self._is_update(span) and (2 * in_place >= len(names) or COPY_INTO in names)
+        if not has_weights and (in_place == len(names) or updates):
             return "tensors"
         if not has_weights and names & GATHER_OPS:
             return "gather"
         return self._kind_of_chain(span, names, has_weights=has_weights)
+
+    def _is_update(self, span: _Span) -> bool:
+        """Return whether a run is outside of a forward pass, or the first that follows a backward pass."""
+        start = span.start
+        is_first = start == 0 or self.part[start] != self.part[start - 1]
+        return bool(self.phase[start] != FORWARD or (is_first and (self.phase == BACKWARD).any()))
 
     def _kind_of_chain(self, span: _Span, names: set[str], *, has_weights: bool) -> LoopKind | None:
         """Return what a run is whose repetitions may need each other."""
@@ -383,7 +399,24 @@ class _Sequence:
         edges = self.bounds[np.arange(span.start, span.end + 1, span.ops)].tolist()
         repetitions = tuple(self.rows[first:last] for first, last in pairwise(edges))
         starts = self.start_ns[span.start : span.end : span.ops]
-        return Run(repetitions, int(self.thread[span.start]), starts, int(self.end_ns[span.end - 1]))
+        end_ns = int(self.end_ns[span.end - 1])
+        return Run(repetitions, int(self.thread[span.start]), starts, end_ns, tuple(self._around(span)))
+
+    def _around(self, span: _Span) -> Iterator[tuple[int, int]]:
+        """Yield the times of ops that take apart what a run works on, and join what it makes."""
+        ops, thread, part = self.trace.ops, self.thread[span.start], self.part[span.start]
+        is_first = span.start == 0 or self.part[span.start - 1] != part
+        begin = self.trace.steps.start_ns[self.step[span.start]] if is_first else self.end_ns[span.start - 1]
+        following = self.part[span.end : span.end + MAX_OPS_BEFORE_JOIN] == part
+        after = span.end - 1 + int(following.sum())
+        for since, until in (
+            (begin, self.start_ns[span.start]),
+            (self.end_ns[span.end - 1], self.end_ns[after]),
+        ):
+            first, last = np.searchsorted(ops.start_ns, (since, until))
+            for row in (first + np.flatnonzero(ops.thread[first:last] == thread)).tolist():
+                if ops.name_of(row) in OPS_AROUND_PARTS:
+                    yield int(ops.start_ns[row]), int(ops.end_ns[row])
 
 
 def _times_of_rows(times: Int64s, rows: Int32s) -> Int64s:

@@ -22,7 +22,7 @@ from pinprof.trace.frames import (
 )
 from pinprof.trace.lines import OpPlace, Place, SourceLine
 from pinprof.trace.links import enclosing, follow, function_of_ops, outermost, within
-from pinprof.trace.sources import Sources, call_line, fits
+from pinprof.trace.sources import Sources, call_line, fits, loop_line
 from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 
 T = TypeVar("T")
@@ -118,19 +118,22 @@ def _innermost(trace: Trace, wanted: Bools, function: Int32s) -> tuple[Int32s, I
     return np.where(called != NONE, follow(parent, called), function), called
 
 
-def call_places(trace: Trace, call: Int64s, sources: Sources) -> list[SourceLine | None]:
-    """Return per call the user's function around it, None for none, with its line if only one fits."""
-    places, which = places_of(trace, user_calls(trace, call), sources)
+def call_places(trace: Trace, call: Int64s, sources: Sources, *, in_loop: bool = False) -> list[SourceLine | None]:
+    """Return per call the user's function around it, None for none, with its line if only one fits.
+
+    `in_loop`: the calls are known to be in a loop; where no line fits, that of the function's only loop does.
+    """
+    places, which = places_of(trace, user_calls(trace, call), sources, in_loop=in_loop)
     return [places[index] for index in which.tolist()]
 
 
-def usual_place(trace: Trace, calls: Int64s, sources: Sources) -> Place:
-    """Return the place from which most of the calls were made; an empty one if no place is known.
+def usual_place(trace: Trace, calls: Int64s, sources: Sources, *, in_loop: bool = False) -> Place:
+    """Return the place from which most of the calls were made, as `call_places` does; an empty one if none is known.
 
     Without functions, it is one only where most of the calls are in ops whose place is known.
     """
     if len(trace.functions):
-        places = [line.place for line in call_places(trace, calls, sources) if line]
+        places = [line.place for line in call_places(trace, calls, sources, in_loop=in_loop) if line]
         return max(dict.fromkeys(places), key=places.count) if places else Place()
     known = {place.op: place.place for place in trace.info.op_places if place.op}
     places = [known[name] for name in _outermost_names(trace, calls) if name in known]
@@ -156,7 +159,9 @@ def _outermost_names(trace: Trace, calls: Int64s) -> list[str]:
     return [trace.ops.name_of(op) if op != NONE else "" for op in outermost_op(trace, calls).tolist()]
 
 
-def places_of(trace: Trace, user: UserCalls, sources: Sources) -> tuple[list[SourceLine | None], Int64s]:
+def places_of(
+    trace: Trace, user: UserCalls, sources: Sources, *, in_loop: bool = False
+) -> tuple[list[SourceLine | None], Int64s]:
     """Return the different places of the user's functions, as `call_places` does, and the index of each row's place."""
     functions, names = trace.functions, trace.functions.names
     called = np.where(user.called == user.function, NONE, user.called)
@@ -168,19 +173,21 @@ def places_of(trace: Trace, user: UserCalls, sources: Sources) -> tuple[list[Sou
     places: list[SourceLine | None] = []
     for of_function, of_called in zip((pairs // width - 1).tolist(), (pairs % width - 1).tolist(), strict=True):
         text = names[of_called] if of_called != NONE else ""
-        places.append(None if of_function == NONE else _place(names[of_function], text, sources, is_recorded))
+        place = frame(names[of_function]) if of_function != NONE else None
+        if place is None:
+            places.append(None)
+            continue
+        source, line = sources.text(place.file) if text or in_loop else None, None
+        if source is not None and is_recorded(place.file, source):
+            line = _line(source, place, text) or (loop_line(source, place.function, place.line) if in_loop else None)
+        places.append(SourceLine(place.file, line, place.function))
     return places, which
 
 
-def _place(function: str, called: str, sources: Sources, is_recorded: Callable[[str, str], bool]) -> SourceLine | None:
-    place, name = frame(function), called_name(called)
-    if place is None:
-        return None
-    source = sources.text(place.file) if name else None
-    line = None
-    if name and source is not None and is_recorded(place.file, source):
-        line = call_line(source, place.function, place.line, name, of_object=tensor_method(called) is not None)
-    return SourceLine(place.file, line, place.function)
+def _line(source: str, place: Frame, called: str) -> int | None:
+    name = called_name(called)
+    of_object = tensor_method(called) is not None
+    return call_line(source, place.function, place.line, name, of_object=of_object) if name else None
 
 
 def _frames_by_file(names: Iterable[str]) -> Mapping[str, list[Frame]]:

@@ -97,7 +97,7 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
     rows, names = rows[of_all], tuple(called[of_all].tolist())
     groups = gpu.group[rows].tolist()
     messages = [gpu.names[code] if code != NONE else "" for code in gpu.message[rows].tolist()]
-    sizes = np.array(list(map(_sizes, names, messages)), np.int64).reshape(-1, 2)
+    sizes = np.array(list(map(message_sizes, names, messages)), np.int64).reshape(-1, 2)
     return Collectives(
         rows,
         number[rows],
@@ -142,7 +142,7 @@ def _is_of_all(called: str, kernel: str) -> bool:
     return not PAIRWISE.match(called) and any(map(OF_ALL.search, (called, kernel)))
 
 
-def _sizes(name: str, message: str) -> tuple[int, int]:
+def message_sizes(name: str, message: str) -> tuple[int, int]:
     """Return the bytes of a message, and those it sends over a link; -1 where the trace does not show them."""
     match = MESSAGE.fullmatch(message)
     if match is None or match[1] not in ELEMENT_BYTES:

@@ -3,12 +3,13 @@
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 from pinprof.trace.metadata.info import Made
 
@@ -102,8 +103,9 @@ MODULE_CODE = "<module>"
 IMPLICIT = re.compile(r"__\w+__")
 """Methods that Python calls although the source does not name them: `Linear(3, 3)` calls `__init__`."""
 
+LAMBDA = "<lambda>"
 ANONYMOUS: dict[str, type[ast.expr]] = {
-    "<lambda>": ast.Lambda,
+    LAMBDA: ast.Lambda,
     "<genexpr>": ast.GeneratorExp,
     "<listcomp>": ast.ListComp,
     "<setcomp>": ast.SetComp,
@@ -130,6 +132,30 @@ def call_line(source: str, function: str, line: int, called: str, *, of_object: 
         return None
     uses = list(_uses(body, called, of_object=of_object))
     return uses[0].line if len(uses) == 1 and uses[0].certain else None
+
+
+def loop_line(source: str, function: str, line: int) -> int | None:
+    """Return the first line of the only loop of a function, as for `call_line`; None if it has none or several.
+
+    A loop around another does not count, nor one that only picks values. A comprehension with a frame is a loop itself.
+    """
+    if function in ANONYMOUS:
+        return line if function != LAMBDA and line in _lines_of(source, function) else None
+    body = _function(source, function, line)
+    loops = [node for node, own in _walk(body.body) if own and _computes(node)] if body else []
+    innermost = [loop for loop in loops if not any(map(_computes, islice(ast.walk(loop), 1, None)))]
+    return innermost[0].lineno if len(innermost) == 1 else None
+
+
+def _computes(node: ast.AST) -> TypeGuard[ast.stmt | ast.expr]:
+    """Return whether a node is a loop whose body calls code or computes."""
+    if isinstance(node, ast.ListComp | ast.SetComp):
+        body: Sequence[ast.AST] = (node.elt,)
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.While):
+        body = node.body
+    else:
+        return False
+    return any(isinstance(inner, COMPUTING) for part in body for inner in ast.walk(part))
 
 
 def fits(source: str, function: str, line: int) -> bool:
@@ -161,6 +187,8 @@ ACTS = (
 TESTS = (ast.If, ast.While, ast.Assert)
 """Statements that test whether an object is true."""
 LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
+COMPUTING = (ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Subscript)
+"""Nodes that may run an op of torch."""
 
 
 @lru_cache(maxsize=64)

@@ -55,7 +55,7 @@ def test_steps_that_only_scatter_all_count(lengths: tuple[float, ...]) -> None:
 def test_the_report_tells_of_it() -> None:
     profile = measure(steps_of(1000, 1010, 9000, 990, 1000, 1000).read())
     (doubt,) = (doubt for doubt in profile.doubts if doubt.check == "irregular_steps")
-    assert doubt.what == "1 step of 6 unlike the others (step #2 takes 9.00 ms instead of 1.00 ms)"
+    assert doubt.what == "1 step of 6 unlike the others (step 2 takes 9.00 ms instead of 1.00 ms)"
     assert "adds 1.33 ms per step to the mean" in doubt.effect
     assert doubt.level == "unsure"
     assert profile.steps.traced_ns == pytest.approx(1_000_000, rel=0.01)

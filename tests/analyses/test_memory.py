@@ -33,7 +33,7 @@ def peaks(builder: TraceBuilder) -> list[MemoryPeak]:
 def test_peak_stands_in_a_step_and_in_the_op_that_allocates_for_itself() -> None:
     (peak,) = peaks(stepping())
     assert (peak.device, peak.allocated_bytes, peak.reserved_bytes) == (0, 3 * GIB, 6 * GIB)
-    assert (peak.step, peak.op) == (2, "aten::mm")
+    assert (peak.step, peak.op) == (1, "aten::mm")
     assert peak.step_fraction == pytest.approx(0.45)
 
 
@@ -55,7 +55,7 @@ def test_each_gpu_has_its_own_and_the_host_none() -> None:
 def test_report_says_it_in_all_forms() -> None:
     analysis = analyse(stepping().read())
     entry = (analysis.profile, analysis.findings)
-    said = "3.00 GiB allocated, 6.00 GiB reserved, at 45 % of step 2, in aten::mm"
+    said = "3.00 GiB allocated, 6.00 GiB reserved, at 45 % of step 1, in aten::mm"
     assert f"GPU memory: peak {said}" in to_brief(*entry)
     assert "3.00 GiB  peak GPU memory: allocated, 6.00 GiB reserved" in trace_to_text(*entry)
     (trace,) = json.loads(traces_to_json([entry]))["traces"]
@@ -64,7 +64,7 @@ def test_report_says_it_in_all_forms() -> None:
             "device": 0,
             "allocated_bytes": 3 * GIB,
             "reserved_bytes": 6 * GIB,
-            "step": 2,
+            "step": 1,
             "step_fraction": pytest.approx(0.45),
             "op": "aten::mm",
         }

@@ -127,10 +127,10 @@ def test_the_line_of_an_op_is_learned(tmp_path: Path) -> None:
     points = torch.randn(2048, 64, device="cuda")
     with profile(tmp_path / "out.json.gz", steps=3, warmup=3, plain_steps=3, plain_seconds=0.0) as recording:
         while not recording.done:
-            torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")  # cdist
+            torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")  # distances
             recording.step()
     (finding,) = (f for f in analyse(read_trace(tmp_path / "out.json.gz")).findings if f.rule.id == "PIN705")
-    assert finding.evidence.line == marked("cdist")
+    assert finding.evidence.line == marked("distances")
 
 
 @pytest.mark.gpu

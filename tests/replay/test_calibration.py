@@ -13,11 +13,13 @@ from pinprof.replay.calibration import (
     Way,
     expected,
     fit_cost,
+    fits_of,
     noise_of,
     unsure_of,
 )
 from pinprof.replay.machine import ProfilerCost, pace
-from pinprof.replay.program import ISSUE, Call, Program
+from pinprof.replay.program import ISSUE, STAGED, Call, GpuWork, Program
+from pinprof.trace.tables import HTOD, NONE
 
 
 def program_of(*gaps_ns: float, launch_ns: float, events: float = 2.0) -> Program:
@@ -86,3 +88,25 @@ def test_a_given_step_is_reached_even_if_the_host_did_other_work_while_it_record
     program = program_of(*[30_000.0] * 10, launch_ns=4_000)
     program = replace(program, calls=tuple(structs.replace(call, step=0) for call in program.calls))
     assert pace([program], 1, fit_cost([program], 1, step_ns)).step_ns == pytest.approx(step_ns, rel=0.01)
+
+
+def test_a_longer_step_with_a_staged_copy_is_that_of_a_slower_copy_or_of_a_slower_gpu() -> None:
+    """A copy of 4 ms, then 6 ms of work: 11 ms are a copy of 5, or work of 7.5 at the least pace, or between."""
+    copy = GpuWork(0, 0, HTOD, 4e6, 0.0, 0.0, is_pageable=True)
+    work = GpuWork(1, 0, NONE, 6e6, 0.0, 0.0)
+    calls = (
+        Call(0, STAGED, 0.0, own_ns=4e6, works=[copy], step=0),
+        Call(1, ISSUE, 0.0, own_ns=5e3, works=[work], step=0),
+    )
+    program = Program(calls)
+    step = pace([program], 1).step_ns
+    fits = fits_of([program], 1, 1.1 * step)
+    assert len(fits) == 3
+    assert [fit.gpu_speed for fit in fits] == sorted(fit.gpu_speed for fit in fits)
+    assert fits[-1].gpu_speed == 1.0
+    assert fits[0].cost.staging < fits[-1].cost.staging
+    for cost, gpu_speed in fits:
+        assert pace([program], 1, cost, gpu_speed=gpu_speed).step_ns == pytest.approx(1.1 * step, rel=0.01)
+    (shorter,) = fits_of([program], 1, 0.95 * step)
+    assert shorter.gpu_speed == 1.0
+    assert shorter.cost.staging < 1.0

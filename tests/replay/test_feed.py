@@ -211,6 +211,24 @@ def test_what_a_loader_has_is_not_advised(made: Made | None, advice: str) -> Non
     assert finding.fix == f"{advice} earlier preprocessing, larger reads."
 
 
+def batches_of(batch_ms: float) -> HostProfile:
+    """Return samples of a worker that makes a batch in `batch_ms`."""
+    frame = HostFrame("data.py", 7, "Photos.__getitem__", "user")
+    return HostProfile(5.0, 100, 20, 20 * batch_ms, (frame,), (HostStack((0,), 100),))
+
+
+@pytest.mark.parametrize(("batch_ms", "by_thread"), [(4.0, True), (12.0, False)])
+def test_a_thread_that_pins_sets_the_pace_where_workers_would_be_ready(batch_ms: float, by_thread: bool) -> None:
+    """Eight workers make a batch every 0.5 or 1.5 ms; the step takes 2."""
+    made = of_workers(8, 16)
+    analysis = recorded(2.0, 1.05, made=made, worker=batches_of(batch_ms), loaders_pin=True)
+    rules = {finding.rule.id: finding for finding in analysis.findings}
+    text = rules["PIN401"].evidence.text
+    assert ("the thread that pins them sets the pace" in text) == by_thread
+    assert rules["PIN401"].fix.startswith("Send less:") == by_thread
+    assert ("PIN403" in rules) != by_thread
+
+
 def test_where_no_core_is_left_for_a_first_worker_that_is_said() -> None:
     finding = about_input(recorded(2.0, 1.5, traced_ms=0.5, by=IN_PROCESS, made=of_workers(0, 1)))
     assert finding.evidence.text.endswith("; 1 core leaves no room for a worker: make batches cheaper")

@@ -99,15 +99,28 @@ def loops(scene: Scene) -> list[Loop]:
     return find_loops(trace, details_of(trace).syncs.stalls)
 
 
+def begins_with_backward(builder: TraceBuilder, start: float, *, ops: Sequence[str]) -> None:
+    """A step from one backward pass to the next: the update of the weights stands before the forward pass."""
+    at = backward(builder, start + 5, ["aten::mm"], 1, weights=1)
+    at = repeated(builder, at, ops, 30)
+    at = repeated(builder, at, ["aten::linear"], 1)
+    backward(builder, at, ["aten::mm"], 1, weights=1)
+
+
 AVERAGE = partial(after_backward, ops=["aten::mul_", "aten::add_"])
+BLEND = ("aten::mul", "aten::mul", "aten::add", "aten::copy_")
+SIGNS = ("aten::mul", "aten::add_", "aten::sign_")
 FOUND = [
     (AVERAGE, "tensors", ("aten::mul_", "aten::add_"), 30),
     (partial(after_backward, ops=["aten::clone", "aten::sign_"]), "tensors", ("aten::clone", "aten::sign_"), 30),
     (partial(after_backward, ops=["aten::linalg_vector_norm"]), "tensors", ("aten::linalg_vector_norm",), 30),
+    (partial(after_backward, ops=BLEND), "tensors", BLEND, 30),
+    (partial(begins_with_backward, ops=SIGNS), "tensors", SIGNS, 30),
     (samples, "module", HEAD, 12),
     (partial(samples, reads=0, modules=lambda _: "Linear_3"), "module", HEAD, 12),
     (partial(samples, ops=["aten::index", "aten::mul"]), "gather", ("aten::index", "aten::mul"), 12),
     (partial(samples, ops=["aten::sub", "aten::mean"]), "ops", ("aten::sub", "aten::mean"), 12),
+    (partial(samples, ops=["aten::sum", "aten::logsumexp"]), "ops", ("aten::sum", "aten::logsumexp"), 12),
     (partial(samples, ops=["aten::lstm_cell", "aten::add"]), "cell", ("aten::lstm_cell", "aten::add"), 12),
     (partial(samples, ops=CELL, modules=lambda _: "Cell_0"), "written cell", CELL, 12),
     (partial(samples, ops=JOINED_CELL, modules=lambda _: "Cell_0"), "written cell", JOINED_CELL, 12),
@@ -157,6 +170,8 @@ NEARLY: list[Any] = [
     broadcast,
     partial(after_backward, ops=["aten::zero_"]),
     partial(after_backward, ops=["aten::mul_", "aten::add_"], times=9),
+    partial(after_backward, ops=["aten::mul", "aten::add"]),  # perhaps of what the last one made
+    partial(samples, ops=["aten::linear", *SIGNS], join="aten::linear"),
 ]
 
 
@@ -191,6 +206,14 @@ def test_kernels_that_are_at_work_take_as_long_in_one_call() -> None:
     assert not short.prolonged
     assert min(begin for _, begin, _ in short.removed_times) == loop.runs[0].starts_ns[1]  # the first one stays
     assert sum(more for _, more in long.prolonged) == 22 * 2_000  # all of eleven repetitions of two kernels
+
+
+def test_what_joins_the_parts_is_spared_with_the_loop() -> None:
+    trace = read(samples)
+    (loop,) = find_loops(trace, details_of(trace).syncs.stalls)
+    joins = trace.ops.named("aten::stack".__eq__)
+    times = zip(trace.ops.start_ns[joins].tolist(), trace.ops.end_ns[joins].tolist(), strict=True)
+    assert [run.around for run in loop.runs] == [(each,) for each in times]
 
 
 @pytest.mark.parametrize(

@@ -69,3 +69,20 @@ def test_averaging_all_weights_together_saves_about_what_was_said() -> None:
     saving = found("ema_loop")["PIN607"].saving
     assert saving is not None
     assert saving.saving_ns / 1e6 == pytest.approx(saved_ms("ema_loop"), abs=1)
+
+
+def test_pinning_promises_nothing_where_the_thread_that_pins_takes_as_long_as_the_step() -> None:
+    analysis = analysis_of(TRACES / "loaders" / "pageable_64_mib.json.gz")
+    (finding,) = (finding for finding in analysis.findings if finding.rule.id in {"PIN104", "PIN105"})
+    assert finding.saving
+    low, high = finding.saving.range_ns
+    assert low < 0.3e6 < high  # measured in turns: 37.1 and 38.4 ms, 32.8 and 32.5
+    assert finding.saving.saving_ns < 0.05 * 32.8e6
+
+
+def test_a_thread_that_pins_too_slowly_is_named_and_not_its_workers() -> None:
+    findings = {
+        finding.rule.id: finding for finding in analysis_of(TRACES / "loaders" / "pinned_late.json.gz").findings
+    }
+    assert "its workers make a batch every 5.11 ms: the thread that pins them" in findings["PIN401"].evidence.text
+    assert "PIN403" not in findings

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import pytest
 from trace_builder import AUTOGRAD, COMPUTE, LAUNCH_US, MAIN, TraceBuilder
 
-from pinprof.report.timeline.steps import step_names
 from pinprof.trace import Trace
+from pinprof.trace.spans.step_names import names_of_steps
 from pinprof.trace.spans.steps import is_serving
 from pinprof.trace.tables import NONE
 
@@ -143,7 +143,7 @@ def test_a_servers_marks_are_steps_however_their_batches_differ(
     assert (trace.steps.source, trace.steps.marker) == ("annotation", marker)
     assert ranges(trace) == [(0, 1000), (1000, 2000), (2000, 3000), (3000, 3400)]
     assert trace.steps.complete.tolist() == [True, True, True, False]
-    assert step_names(trace) == ["step 1", "step 2", "step 3", "step 4"]  # the numbers are sizes
+    assert names_of_steps(trace) == ["step 1", "step 2", "step 3", "step 4"]  # the numbers are sizes
     assert trace.links.activity_step.tolist() == [0] * 3 + [1] * 6 + [2] * 3 + [3] * 5 + [NONE]
 
 

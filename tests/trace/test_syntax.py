@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.sources import call_line, fits, may_call
+from pinprof.trace.sources import call_line, fits, loop_line, may_call
 
 
 class Fake:
@@ -86,6 +86,36 @@ def test_a_function_has_its_line_unless_it_also_goes_by_another_name(
     lines: tuple[str, ...], expected: int | None
 ) -> None:
     assert call_line(body(*lines), "f", 1, "synchronize", of_object=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("y = body(x)", "z = torch.stack([head(part) for part in y])"), 3),
+        (
+            (
+                "for group in groups:",
+                "    rate = group['rate']",
+                "    for p in group['params']:",
+                "        p.mul_(rate)",
+            ),
+            4,
+        ),
+        (("ps = [p for p in ps if p.grad is not None]", "while ps:", "    ps.pop().mul_(2)"), 3),
+        (("for a in x:", "    a.mul_(2)", "for b in y:", "    b.mul_(2)"), None),
+        (("y = body(x)",), None),
+        (("def g():", "    for a in x:", "        a.mul_(2)", "g()"), None),
+    ],
+)
+def test_the_line_of_a_loop_is_that_of_the_only_one_which_computes(
+    lines: tuple[str, ...], expected: int | None
+) -> None:
+    assert loop_line(body(*lines), "f", 1) == expected
+
+
+def test_the_code_of_a_comprehension_is_a_loop_at_its_line() -> None:
+    source = body("loss = sum(", "    part.mean() for part in x", ")", "f = lambda: 1")
+    assert [loop_line(source, name, 3) for name in ("<genexpr>", "<listcomp>", "<lambda>")] == [3, None, None]
 
 
 @pytest.mark.parametrize("name", ["__init__", "__enter__", "__call__", "__next__", "__getattr__"])

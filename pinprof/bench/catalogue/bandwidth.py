@@ -1,10 +1,12 @@
 """E13: the rate of copies of all sizes, and how long the call of one holds the host; and what predictions use."""
 
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from mmap import mmap
 
 from pinprof.bench import judge
 from pinprof.bench.catalogue.early_write import PAGEABLE_SOURCE, PINNED_SOURCE
@@ -90,15 +92,26 @@ def measure_rates(lab: Lab) -> Iterator[Measured]:
 
     pool = ThreadPoolExecutor(1)
     for count in lab.growing():
-        runs, pageable = copies_of(lab, count), torch.ones(count, dtype=torch.uint8)
+        runs, shared = copies_of(lab, count), os.memfd_create("batch")
         yield from rates_of_size(lab, count, runs)
-        pin = partial(pool.submit, pageable.pin_memory)
+        os.write(shared, bytes(count))
+        pin = partial(pool.submit, _pin_shared, shared, count)
         for figure, run in ((STAGING, runs[0]), (BY_A_THREAD, lambda pin=pin: pin().result())):
             yield figure.of([count / (ms * 1e6) for ms in lab.times(run, lab.hold)], count)
+        os.close(shared)
     number = torch.zeros(1, device=lab.device)
     yield LAUNCH.of([ms / LAUNCHES for ms in lab.times(lambda: [number.add_(1) for _ in range(LAUNCHES)], lab.hold)])
     allocate = partial(torch.empty, FREED_BYTES, dtype=torch.uint8, device=lab.device)
     yield FREED.of(lab.times(torch.cuda.empty_cache, partial(lab.hold, before=allocate)))
+
+
+def _pin_shared(file: int, count: int) -> None:
+    """Pin memory that another process shares, as a DataLoader's thread does: map it, copy it, unmap it."""
+    import torch
+
+    shared = mmap(file, count)
+    torch.frombuffer(shared, dtype=torch.uint8).pin_memory()
+    shared.close()
 
 
 def reaches_the_link(read: judge.Readings) -> judge.ClaimJudgement:

@@ -8,8 +8,8 @@ from pinprof.ground.units import NS_PER_MS, counted, duration, percent
 from pinprof.measurement.trust import losses
 from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launches_of, launching
-from pinprof.measurement.trust.sessions import step_numbers
 from pinprof.trace.metadata.run_log import IRREGULAR_WORK, RECORDED
+from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
 from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS, foreign_vendor
 
@@ -202,8 +202,7 @@ def irregular_steps(facts: TrustFacts) -> Doubt | None:
         return None
     longest = max(facts.irregular, key=lambda step: step.time_ns)
     of_all = int(facts.trace.steps.complete.sum()) + len(facts.irregular)
-    numbers = step_numbers(facts.trace)
-    number = f"#{numbers[longest.step]}" if len(numbers) == len(facts.trace.steps) else f"{longest.step + 1}"
+    number = numbers_of_steps(facts.trace)[longest.step]
     usual, more = duration(longest.usual_ns), sum(step.time_ns - step.usual_ns for step in facts.irregular) / of_all
     which = f"step {number} takes {duration(longest.time_ns)}" + (", the longest," if len(facts.irregular) > 1 else "")
     return Doubt(

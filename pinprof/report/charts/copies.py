@@ -52,7 +52,7 @@ def copies_chart(trace: Trace) -> Chart | None:
     top = max(best, link.usual if link else 0.0) * 1.15
     return Chart(
         _copies_caption(rows, int((gpu.category == MEMCPY).sum()), int(copies.sum()), best, link),
-        180,
+        150,
         _axis_of_sizes(gpu.bytes[rows]),
         round_axis(-0.04 * top, top, "GB/s"),
         marks=marks,

@@ -38,10 +38,7 @@ MODULE_WRAPPER_METHODS = tuple(f"Module.{name}" for name in MODULE_WRAPPERS)
 """The same with their class, as samples of Python stacks name them."""
 
 
-HOW_TO_STEER = (
-    "Click a box to enlarge it. Keys in the graph: arrows go to callers, callees and neighbours, Enter enlarges, "
-    "Esc goes back."
-)
+HOW_TO_STEER = "Click or Enter enlarges a box, arrows go to the next one, Esc goes back."
 
 
 class FlameFrame(NamedTuple):

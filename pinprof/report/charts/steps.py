@@ -18,8 +18,8 @@ from pinprof.report.timeline.kinds import (
     MEMSET_ONLY_KIND,
     OVERLAPPED_COPY_KIND,
 )
-from pinprof.report.timeline.steps import shown_numbers
 from pinprof.report.words import step_known
+from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import Bools, Int64s, Trace
 
 OUTLIER_SHARE_OF_MEDIAN = 0.2
@@ -56,7 +56,7 @@ def steps_chart(trace: Trace, profile: Profile, device: int | None) -> Chart | N
     if trace.steps.unlike is not None:
         trace = with_irregular(trace)
     parts = next((of_gpu for of_gpu in measure_parts(trace) if of_gpu.device == device), None)
-    numbered, known = shown_numbers(trace), parts.step if parts is not None else np.zeros(0, np.int64)
+    numbered, known = numbers_of_steps(trace), parts.step if parts is not None else np.zeros(0, np.int64)
     host, host_ns = np.zeros(0, np.int64), np.zeros(0, np.int64)
     if trace.steps.on_host:
         host_ns = measure_steps(trace).host_lengths_ns
@@ -140,7 +140,7 @@ def outliers(lengths: Int64s) -> Bools:
 def _steps_caption(lengths: Int64s, marked: list[int]) -> str:
     middle, least, most = (duration(float(of(lengths))) for of in (np.median, np.min, np.max))
     named = ", ".join(f"{number}" for number in marked[:8]) + (", ..." if len(marked) > 8 else "")  # noqa: PLR2004
-    which = "None is" if not marked else f"Step {named} is" if len(marked) == 1 else f"Steps {named} are"
+    which = "None of these is" if not marked else f"Step {named} is" if len(marked) == 1 else f"Steps {named} are"
     unlike = f" {which} unlike the others." if len(lengths) >= FEWEST_STEPS_WITH_OUTLIER else ""
     return (
         f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost.{unlike}"

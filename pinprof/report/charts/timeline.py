@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.analysis import Analysis
+from pinprof.ground.hues import see_through
 from pinprof.ground.units import duration, ms, size
 from pinprof.report.charts.chart import legend_key
 from pinprof.report.charts.figures import PlotlyFigure, bars, layout
@@ -31,9 +32,10 @@ from pinprof.report.timeline.lane import (
     Names,
 )
 from pinprof.report.timeline.lane_context import LaneContext
-from pinprof.report.timeline.steps import Window, shown_numbers, step_names, step_range, usable_steps
+from pinprof.report.timeline.steps import Window, step_names, step_range, usable_steps
 from pinprof.report.words import cut
 from pinprof.trace.links import follow
+from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Trace
 
 BAR_HEIGHT = 0.84
@@ -113,10 +115,13 @@ def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
     data: list[dict[str, Any]] = []
     for of_kind in all_bars:
         kind, entry = EVENT_KINDS[of_kind.kind], EVENT_KINDS[LEGEND_KIND.get(of_kind.kind, of_kind.kind)].label
+        key = legend_key(of_kind.kind)
+        if of_kind.kind in LEGEND_KIND:  # plotly makes opaque bars a pixel wide: many would hide the idle time
+            key = key._replace(colour=see_through(key.colour, 0.99))
         text = {"text": of_kind.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
         of_plotly = bars(
             kind.label,
-            legend_key(of_kind.kind),
+            key,
             hover=of_kind.hover,
             x=of_kind.length_ms,
             base=of_kind.start_ms,
@@ -295,7 +300,7 @@ def _step_menu(trace: Trace, drawing: Drawing, plot: int, legend: int) -> dict[s
     drawn = usable[(usable >= window.first) & (usable <= window.last)].tolist()
     if trace.steps.source == WHOLE_TRACE or len(drawn) < 2:  # noqa: PLR2004  one is all
         return {}
-    numbers, zero = shown_numbers(trace), window.start_ns
+    numbers, zero = numbers_of_steps(trace), window.start_ns
     views = [("all steps", 0, window.span_ns)]
     for step in drawn:
         start, end = step_range(trace, step, step)

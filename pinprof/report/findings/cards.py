@@ -65,10 +65,10 @@ def _card(number: int, view: FindingView, analysis: Analysis, quoting: Quoting, 
 <details{opened}><summary><strong class="cost">{worth}</strong> <strong>{title}</strong> <code>{where}</code>
 <span class="kind">{view.rule.id}{suspected}</span></summary>
 <div class="body" tabindex="0" role="region" aria-label="{title_text}"><div>{whole}{quote}<p>{evidence}.</p>{sites}
-<p><strong>Why:</strong> {view.rule.why}</p></div>
-<div><p><strong>Fix:</strong> {view.fix}</p>{then}
+<p><strong>Why:</strong> {why}</p></div>
+<div><p><strong>Fix:</strong> {fix}</p>{then}
 <div class="codes">{codes}</div>
-<p><strong>Safe if:</strong> {view.rule.safe_if}</p></div></div></details>{in_timeline}
+<p><strong>Safe if:</strong> {safe_if}</p></div></div></details>{in_timeline}
 </article>""").format(
         view=view,
         number=number,
@@ -83,6 +83,9 @@ def _card(number: int, view: FindingView, analysis: Analysis, quoting: Quoting, 
         whole=whole_place if place_text not in ("", where) and not evidence.sites else "",
         quote=quote,
         evidence=inline_html(view.evidence),
+        why=inline_html(view.rule.why),
+        fix=inline_html(view.fix),
+        safe_if=inline_html(view.rule.safe_if),
         sites=_sites(finding, analysis, quoting) if evidence.sites else "",
         then=then,
         codes=("" if quote else _code("Before", view.rule.before)) + _code("After", view.rule.code),

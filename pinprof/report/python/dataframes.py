@@ -17,6 +17,7 @@ from pinprof.ground.units import NS_PER_MS
 from pinprof.ranks.rank import Ranks
 from pinprof.report.comparison.json import StepFigure, compared
 from pinprof.report.findings.json import ranks_of
+from pinprof.trace.spans.step_names import numbers_of_steps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +48,8 @@ class ReportTables(ABC):
     """The tables of a report.
 
     They are DataFrames: a column's name ends with its unit, or it is a number or a share of 1; `attrs["per"]` says
-    whether the rows are of a mean step or of the whole trace. Steps count from 1, as on the page.
+    whether the rows are of a mean step or of the whole trace. Steps have the numbers of their names in the trace
+    (`ProfilerStep#7`), as on the page, or count from 1.
     """
 
     @property
@@ -66,8 +68,8 @@ class ReportTables(ABC):
             report.events.kernels.groupby("name").duration_ms.sum()
             report.events.query("step == 2 and kind == 'op'")
 
-        `start_ms` counts from the start of step 1; `op`, `file`, `line` and `function` say what made it, as far as the
-        trace shows that. `.kernels`, `.copies`, `.calls` and `.ops` are the rows of one kind, with its columns.
+        `start_ms` counts from the start of the first step; `op`, `file`, `line` and `function` say what made it, as far
+        as the trace shows that. `.kernels`, `.copies`, `.calls` and `.ops` are the rows of one kind, with its columns.
         """
         from pinprof.report.python.events import events_of  # noqa: PLC0415  pandas is slow to load
 
@@ -142,7 +144,7 @@ def steps(analysis: Analysis) -> "pd.DataFrame":
     """
     import pandas as pd  # noqa: PLC0415  slow to load
 
-    steps = analysis.trace.steps
+    steps, numbers = analysis.trace.steps, numbers_of_steps(analysis.trace)
     start_ns = steps.start_ns[0] if len(steps) else 0
     on_host = pd.DataFrame(
         {
@@ -150,7 +152,7 @@ def steps(analysis: Analysis) -> "pd.DataFrame":
             "host_ms": (steps.end_ns - steps.start_ns) / NS_PER_MS,
             "complete": steps.complete,
         },
-        index=pd.RangeIndex(1, len(steps) + 1, name="step"),
+        index=pd.Index(numbers, name="step"),
     )
     on_devices = [
         pd.DataFrame(
@@ -163,7 +165,7 @@ def steps(analysis: Analysis) -> "pd.DataFrame":
                 "memset_ms": parts.memset_ns / NS_PER_MS,
                 "idle_ms": parts.idle_ns / NS_PER_MS,
             },
-            index=parts.step + 1,
+            index=numbers[parts.step],
         )
         for parts in analysis.details.parts
     ]

@@ -14,6 +14,7 @@ from pinprof.trace.callers import UserCalls, function_around, outermost_op, plac
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.lines import Place
 from pinprof.trace.links import follow, step_at
+from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, HostEvents, Int32s, Int64s, Table, Trace
 
 PLACED = ("op", "file", "line", "function")
@@ -64,7 +65,12 @@ def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
     threads = np.array([thread.name or thread.role for thread in trace.threads], object)
 
     def on_host(kind: str, events: HostEvents, step: Int32s, op: Int32s, place: Int32s) -> pd.DataFrame:
-        columns = {"kind": kind, **_times(trace, events), "thread": threads[events.thread], "step": _step_numbers(step)}
+        columns = {
+            "kind": kind,
+            **_times(trace, events),
+            "thread": threads[events.thread],
+            "step": _numbered(trace, step),
+        }
         return pd.DataFrame(columns | places.of(op, place))
 
     on_gpu = pd.DataFrame(
@@ -74,7 +80,7 @@ def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
             "device": _integers(gpu.device),
             "stream": _integers(gpu.stream),
             "thread": _texts(threads, follow(trace.calls.thread, links.launch)),
-            "step": _step_numbers(links.activity_step),
+            "step": _numbered(trace, links.activity_step),
             **places.of(follow(links.op, links.launch), places.of_call[links.launch]),
             **_copies(details, knows_exposed=knows_exposed),
         }
@@ -98,7 +104,7 @@ def collectives(details: Details) -> pd.DataFrame:
             **{name: times[found.row] for name, times in _times(trace, trace.gpu).items() if name != "name"},
             "device": trace.gpu.device[found.row],
             "stream": trace.gpu.stream[found.row],
-            "step": _step_numbers(trace.links.activity_step[found.row]),
+            "step": _numbered(trace, trace.links.activity_step[found.row]),
             "bytes": _integers(found.bytes),
         }
     )
@@ -185,6 +191,6 @@ def _integers(values: Int32s | Int64s) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(values.astype(np.int64), values == NONE)
 
 
-def _step_numbers(step: Int32s) -> pd.arrays.IntegerArray:
-    """Return the numbers of steps, from 1."""
-    return pd.arrays.IntegerArray(step.astype(np.int64) + 1, step == NONE)
+def _numbered(trace: Trace, step: Int32s) -> pd.arrays.IntegerArray:
+    """Return the numbers of steps, as timelines show them."""
+    return pd.arrays.IntegerArray(np.append(numbers_of_steps(trace), NONE)[step], step == NONE)

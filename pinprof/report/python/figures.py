@@ -23,6 +23,7 @@ from pinprof.report.html import Markup, note
 from pinprof.report.page import page
 from pinprof.report.timeline.steps import window_of_steps, window_of_times
 from pinprof.report.trace.page import timeline_title
+from pinprof.trace.spans.step_names import numbers_of_steps
 
 _AXIS = {
     "automargin": True,
@@ -96,21 +97,22 @@ def timeline_figure(
     steps: int | tuple[int, int] | None,
     range_ms: tuple[float, float] | None,
 ) -> go.Figure:
-    """Return the timeline of all complete steps, of some, or of a range in ms since the start of step 1.
+    """Return the timeline of all complete steps, of some, or of a range in ms since the start of the first step.
 
     Raises PinprofError if the trace has no such step or the range is empty.
     """
     if steps is not None and range_ms is not None:
         raise PinprofError("steps and range_ms exclude each other; give one of them")
     trace, window, part = analysis.trace, None, ""
+    numbers = numbers_of_steps(trace).tolist()
     if steps is not None:
         first, last = (steps, steps) if isinstance(steps, int) else steps
-        if not 1 <= first <= last <= len(trace.steps):
-            raise PinprofError(f"steps={steps!r}: the trace has steps 1 to {len(trace.steps)}")
-        window = window_of_steps(trace, first - 1, last - 1)
+        if not (first <= last and {first, last} <= set(numbers)):
+            raise PinprofError(f"steps={steps!r}: the trace has steps {numbers[0]} to {numbers[-1]}")
+        window = window_of_steps(trace, numbers.index(first), numbers.index(last))
     if range_ms is not None:
         if not range_ms[0] < range_ms[1]:
             raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
         window = window_of_times(trace, *range_ms)
-        part = f"From {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step 1."
+        part = f"From {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step {numbers[0]}."
     return figure_of(timeline_chart(analysis, title, window, part))

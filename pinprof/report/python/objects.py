@@ -36,6 +36,7 @@ class Contents(NamedTuple):
     """Of the traces that it is about."""
     json: Callable[[], str]
     page: Callable[[], str]
+    markdown: Callable[[], str] = str
 
 
 class ReportObject(ABC):

@@ -7,13 +7,15 @@ import numpy as np
 
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.analysis import Analysis
+from pinprof.ground.units import size
 from pinprof.report.timeline.steps import step_names
 from pinprof.report.words import cut, place
 from pinprof.trace.callers import module_around, module_name, user_calls
+from pinprof.trace.collectives import message_sizes
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, SourceLine
 from pinprof.trace.links import follow
-from pinprof.trace.tables import NONE, WHOLE_TRACE, Int32s, Int64s, Trace
+from pinprof.trace.tables import NONE, WHOLE_TRACE, Activities, Int32s, Int64s, Trace
 
 MAX_OPS_AROUND = 3
 """Ops that are named around a call, the innermost ones."""
@@ -85,6 +87,9 @@ class Surroundings:
         for row, line in zip(overlap.row.tolist(), analysis.details.copy_places, strict=True):
             if line and line.line is not None and launch[row] != NONE:
                 activity[row] = placed(int(launch[row]), line)
+        for row in np.flatnonzero(trace.gpu.collective != NONE).tolist():
+            around = texts[which[launch[row]]] if launch[row] != NONE else ()
+            activity[row] = code(*around, _collective(trace.gpu, row))
         return cls(list(map(list, codes)), call, stall, activity)
 
 
@@ -107,6 +112,15 @@ def _texts(trace: Trace, names: list[int]) -> tuple[str, str, str]:
         f"from {cut(f'{caller.function} ({caller.file})', MAX_PLACE_TEXT_CHARS)}" if caller else "",
         f"in module {module_name(trace.functions.names[module])}" if module != NONE else "",
     )
+
+
+def _collective(gpu: Activities, row: int) -> str:
+    """Return what a collective's kernel sends, and between which ranks."""
+    name, message, group = (
+        gpu.names[code] if code != NONE else "" for code in (gpu.collective[row], gpu.message[row], gpu.group[row])
+    )
+    sent, _ = message_sizes(name, message)
+    return f"{name}{f' of {size(sent)}' if sent != NONE else ''}{f', ranks {group}' if group else ''}"
 
 
 def awaited_rows(trace: Trace, stalls: Stalls, rows: Int64s) -> Int64s:

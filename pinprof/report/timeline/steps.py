@@ -3,18 +3,14 @@
 That part is some complete steps from the middle of the trace, with the GPU work that they launched.
 """
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.ground.units import NS_PER_MS, counted
 from pinprof.report.words import cut
-from pinprof.trace.spans.steps import is_serving
+from pinprof.trace.spans.step_names import names_of_steps
 from pinprof.trace.tables import WHOLE_TRACE, Bools, Int64s, Trace
-from pinprof.trace.threads import STEP_PREFIX
-
-ENDS_IN_NUMBER = re.compile(r"\d{1,15}$", re.ASCII)
 
 MAX_STEPS_SHOWN_FIRST = 3
 """Two steps show how one passes to the next, the third that this repeats."""
@@ -94,22 +90,5 @@ def window_of_times(trace: Trace, start_ms: float, end_ms: float) -> Window:
 
 
 def step_names(trace: Trace) -> list[str]:
-    """Return the name of each step in the trace (`ProfilerStep#7`); steps without distinct names count from 1."""
-    steps, marks = trace.steps, trace.annotations
-    counted = [f"step {number}" for number in range(1, len(steps) + 1)]
-    if steps.source not in {"profiler_step", "annotation"} or is_serving(steps):  # its numbers are sizes of batches
-        return counted
-    names_step = np.isin(marks.start_ns, steps.start_ns)
-    if steps.source == "profiler_step":
-        names_step &= marks.named(lambda name: name.startswith(STEP_PREFIX))
-    by_start = {int(marks.start_ns[row]): marks.name_of(row) for row in np.flatnonzero(names_step).tolist()}
-    named = [cut(by_start.get(start, "")) for start in steps.start_ns.tolist()]
-    return named if all(named) and len(set(named)) == len(named) else counted
-
-
-def shown_numbers(trace: Trace) -> Int64s:
-    """Return the number of each step: the one that ends its name if all names have one and they rise, or from 1 on."""
-    ends = [ENDS_IN_NUMBER.search(name) for name in step_names(trace)]
-    numbers = np.array([int(end[0]) if end else -1 for end in ends], np.int64)
-    rises = bool((numbers >= 0).all() and (np.diff(numbers) > 0).all())
-    return numbers if rises else np.arange(1, len(numbers) + 1)
+    """Return the name of each step, as far as there is room for it."""
+    return list(map(cut, names_of_steps(trace)))

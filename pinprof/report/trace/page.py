@@ -48,13 +48,12 @@ from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 GROUP_OF_SECTION = {
     **dict.fromkeys(("kinds", "kernels", "collectives"), "Kernels"),
-    **dict.fromkeys(("waits", "elsewhere", "idle", "copies", "input"), "Waits"),
+    **dict.fromkeys(("waits", "elsewhere", "input", "copies", "idle"), "Waits"),
     **dict.fromkeys(("host", "ops"), "Host"),
     **dict.fromkeys(("steps", "serving", "unlike", "course"), "Steps"),
 }
-"""The group of each section below the timeline, in order; a link at the top leads to each group."""
-OTHER_GROUP = "More"
-"""The group of all other sections."""
+"""The group of each section below the timeline, both in order; a link at the top leads to each group. The last one
+has all other sections, too."""
 MIN_CHARTED_COPIES, MIN_CHARTED_SIZES = 4, 3
 """A chart of fewer copies, or of copies of fewer sizes, would show no more than the table next to it."""
 MIN_COPYING_SHARE_OF_TRACE = 0.02
@@ -196,12 +195,13 @@ def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoti
     lengths = Section(
         title, notes=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
     )
-    sections = [lengths, *event_sections(profile, entry.findings), *kind_sections(profile)]
-    for group in dict.fromkeys((*GROUP_OF_SECTION.values(), OTHER_GROUP)):
+    order, sections = [*GROUP_OF_SECTION], [lengths, *event_sections(profile, entry.findings), *kind_sections(profile)]
+    sections.sort(key=lambda part: order.index(part.name) if part.name in order else len(order))
+    for group in dict.fromkeys(GROUP_OF_SECTION.values()):
         pieces = [
             piece
             for part in sections
-            if GROUP_OF_SECTION.get(part.name, OTHER_GROUP) == group and (piece := _piece(part, entry, grids, quoting))
+            if GROUP_OF_SECTION.get(part.name, "Steps") == group and (piece := _piece(part, entry, grids, quoting))
         ]
         if pieces:
             name = f"{group.lower()}-{number}"
@@ -219,9 +219,12 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
     drawn = _chart_of(part.name, entry)
     if part.name == "kinds" and drawn:
         tables_of = []
-    title = "" if part.title == GROUP_OF_SECTION.get(part.name) else part.title
+    title = "" if part.title == GROUP_OF_SECTION.get(part.name) or (part.name == "kinds" and drawn) else part.title
     content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, quoting, level=4)
-    return Markup('<div class="across-all">{}</div>').format(content) if part.name == "kinds" else content
+    if part.name == "host":  # its graph is as wide as the page
+        return content
+    kept = "across-all" if part.name == "kinds" else "piece"
+    return Markup('<div class="{}">{}</div>').format(kept, content) if title or kept == "across-all" else content
 
 
 def _is_idle_explained(entry: Analysis) -> bool:

@@ -1,4 +1,4 @@
-"""The report for the terminal: in some twenty lines, or in full with all sections."""
+"""The report for the terminal: in at most thirty lines, or in full with all sections."""
 
 from collections.abc import Iterable, Iterator
 
@@ -50,7 +50,9 @@ SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspec
 FINDING_INDENT = 5
 OR_PAGE = " or --html FILE"
 MAX_BRIEF_LINES = 30
-"""Lines of a short report where it has room; a longer one becomes terse."""
+"""Lines of a short report."""
+BRIEF_FORMS = ((3, 3), (3, 1), (3, 0), (2, 1), (1, 1), (1, 0))
+"""How many changes a short report shows, and of how many what was seen: the first form that is short enough."""
 MAX_EVIDENCE_CHARS = 185
 """Characters of the evidence of a finding without a place."""
 SOURCE_CHANGED = "(the source has changed since the recording)"
@@ -140,21 +142,23 @@ def to_brief(
     footer = unwrapped(
         _footer(profile, findings, report_arguments or trace_argument(profile), width=width, has_page=has_page), "dim"
     )
-    for is_terse in (False, True):
-        parts = [*_brief(profile, findings, width, code, is_terse=is_terse), Text(""), footer]
+    for changes, explained in BRIEF_FORMS:
+        parts = [*_brief(profile, findings, width, code, changes, explained), Text(""), footer]
         text = laid_out(parts, width=width, color=color)
         if text.count("\n") <= MAX_BRIEF_LINES:
             break
     return text
 
 
-def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_terse: bool) -> Iterator[RenderableType]:
-    """Yield the parts of a short report; a terse one shows what was seen for the first change alone."""
+def _brief(
+    profile: Profile, findings: Findings, width: int, code: Code, changes: int, explained: int
+) -> Iterator[RenderableType]:
+    """Yield the parts of a short report: up to `changes` changes, the first `explained` with what was seen."""
     yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
     screen = first_screen(profile, findings)
     yield from conclusion(screen, width)
-    shown, quoting = screen.shown, Quoting(Sources(profile.path, profile.info.made), code)
-    answered = {IRREGULAR, *(cause for row in shown for cause in row.rule.answers)}
+    shown, quoting = screen.shown[:changes], Quoting(Sources(profile.path, profile.info.made), code)
+    answered = {IRREGULAR, *(cause for row in screen.shown for cause in row.rule.answers)}
     for line in filter(None, (*in_short(profile, screen.verdict.cause), next_cause(screen, answered))):
         yield hanging(Text("  "), Text(printable(line)))
     if not profile.gpus:
@@ -163,10 +167,10 @@ def _brief(profile: Profile, findings: Findings, width: int, code: Code, *, is_t
     if shown:
         yield Text.assemble(("\nWhat to change", "bold"), _remark_on_first(findings, shown[0].finding))
     for number, row in enumerate(shown, start=1):
-        yield from _brief_finding(number, row, quoting, width, is_terse=is_terse and number > 1)
+        yield from _brief_finding(number, row, quoting, width, is_terse=number > explained)
     for line in unanswered(screen):
         yield hanging(Text("  "), Text(line))
-    yield from _together(screen)
+    yield from _together(screen, len(shown))
     yield from _notes(screen)
 
 
@@ -290,11 +294,11 @@ def _evidence(finding: Finding) -> str:
     )
 
 
-def _together(screen: FirstScreen) -> Iterator[RenderableType]:
-    left_out = len(screen.views) - len(screen.shown)
+def _together(screen: FirstScreen, shown: int) -> Iterator[RenderableType]:
+    left_out = len(screen.views) - shown
     which = f"all {len(screen.views)} findings (--full)" if left_out else "all of these"
-    text = joint_worth(screen.findings, screen.profile, which, in_short=True) if screen.shown else ""
-    if left_out and not screen.shown:
+    text = joint_worth(screen.findings, screen.profile, which, in_short=True) if shown else ""
+    if left_out and not shown:
         text = f"{counted(left_out, 'finding')} {'saves' if left_out == 1 else 'save'} next to nothing: --full"
     elif left_out and not text:
         text = f"{counted(left_out, 'more finding')}: --full"

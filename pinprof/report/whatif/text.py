@@ -65,6 +65,8 @@ def _paragraphs(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterato
     yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
     for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
         yield fact(bound.replace("gpu", "GPU"), f"{when}: {BOUND_WORDS[bound]}")
+    if prediction.waits_for_pinning:
+        yield fact("pinning", f"after: the DataLoader's thread pins {duration(prediction.pinning_ns)} per {whole}")
     yield section("What changes")
     yield from _changes(ranks, scenario)
     speeds = {name: factor for name in SPEEDS if (factor := getattr(scenario, name)) != 1}

@@ -3,12 +3,18 @@ from collections.abc import Iterator
 from pinprof.details import Details
 from pinprof.ground.units import duration
 from pinprof.measurement.profile import Profile
+from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed, feed_of
-from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, with_workers
+from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, ready_before_pinning_ns, with_workers
 from pinprof.rules.rule import Evidence, Rule
 
 RECORDED_SHARE_OF_WAIT = 0.8
 """A trace that has less than this share of the wait does not show how the step without the profiler waits."""
+FIX_OF_PINNING = (
+    "Send less: images as uint8, numbers of half precision, converted on the GPU; one large tensor per batch, not "
+    "many; a second DataLoader, whose thread pins every other batch; or pinned buffers of the program that it "
+    "fills with copy_(). Workers cannot pin for this process."
+)
 
 
 def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
@@ -25,6 +31,10 @@ def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
         yield with_workers(Evidence(step - traced, text, fix=faster), details, None, step)
         return
     text = f"the thread that makes the steps waits {duration(wait)} {profile.steps.per} for the next batch"
+    if step and (ready_ns := ready_before_pinning_ns(details, step)):
+        text += f"; its workers make a batch every {duration(ready_ns)}: the thread that pins them sets the pace"
+        yield Evidence(wait, text, fix=FIX_OF_PINNING, at_most=Edits(most_input_ns=0.0, batch_ns=ready_ns))
+        return
     is_half_recorded = feed is not None and traced_wait < RECORDED_SHARE_OF_WAIT * wait
     why = f"; {duration(traced_wait)} of the wait is in the trace: {filled}" if is_half_recorded else ""
     yield with_workers(Evidence(wait, text, fix=faster), details, feed or Feed(wait, wait), step or traced, why)

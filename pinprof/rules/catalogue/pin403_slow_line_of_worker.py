@@ -7,7 +7,7 @@ from pinprof.ground.units import counted, duration, percent
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import feed_of
-from pinprof.rules.loading import workers_of
+from pinprof.rules.loading import ready_before_pinning_ns, workers_of
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at
 
@@ -26,6 +26,8 @@ def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
     worker, step, feed = details.trace.info.worker, profile.step_ns, feed_of(details)
     sums = measure_host(worker)
     if worker is None or sums is None or not step or feed is None or sums.samples < MIN_WORKER_SAMPLES:
+        return
+    if ready_before_pinning_ns(details, step):
         return
     lines = [(line, sums.share(line.count - line.imports)) for line in sums.called]
     lines = [

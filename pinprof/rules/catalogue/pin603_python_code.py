@@ -11,10 +11,11 @@ from pinprof.analyses.launches import PAUSE_MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.analyses.steps import timed
 from pinprof.details import Details
-from pinprof.ground.intervals import Intervals, covered, intersect, length, union
+from pinprof.ground.intervals import Intervals, covered, intersect, length, subtract, union
 from pinprof.ground.units import duration, listed, percent
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
+from pinprof.prediction.pinning import freed_batches
 from pinprof.rules.copies import many_small
 from pinprof.rules.launching import late_ns, pauses
 from pinprof.rules.remedies import remedy_of, remedy_of_line
@@ -64,11 +65,16 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     pause, late, step = profile.pause, late_ns(profile), profile.step_ns
     if not late or not step:
         return
-    times = pauses(details)
+    freed = freed_batches(details)
+    times = subtract(pauses(details), freed)
     paused = _paused(details, times)
     idle = idle_within(details, profile, *times) * paused.python
     lasts = pause.time_ns if pause and idle >= MIN_PYTHON_SHARE_OF_STEP * step else 0.0
     lines = _program_lines(details, profile)
+    if freed_ns := length(freed) / profile.steps.divisor:
+        copying = {line.place[:2] for line in details.copy_places if line}
+        lines = [(line, own) for line, own in lines if line.place[:2] not in copying]
+        lasts = lasts if lasts > 2 * freed_ns else 0.0
     shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
     if not lasts and shown < MIN_PYTHON_SHARE_OF_STEP:
         return

@@ -117,11 +117,9 @@ def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
     longest = SHORT_KERNEL_OF_MODULE_NS if kind == "module" else SHORT_KERNEL_NS
     runs = []
     for loop in loops:
-        kept = (
-            sum(KEPT_NS_PER_NORM if name in NORM_OPS else KEPT_NS_PER_TENSOR for name in loop.ops)
-            if kind == "tensors"
-            else KEPT_NS_PER_TENSOR
-        )
+        kept = 0.0
+        if kind == "tensors":
+            kept = sum(KEPT_NS_PER_NORM if name in NORM_OPS else KEPT_NS_PER_TENSOR for name in loop.ops)
         runs += [*((run, kept) for run in loop.runs), *((run, 0.0) for run in loop.of_backward)]
     return in_one_call(trace, runs, longest)
 

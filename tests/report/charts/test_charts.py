@@ -119,7 +119,7 @@ def test_the_parts_of_a_bar_add_up_to_its_step_and_the_first_step_is_as_long_as_
     assert [one.key.label.split(":")[0] for one in chart.bars] == ["kernels alone", "idle", "on the host"]
     assert (kernels.place, host.place) == ([1, 2, 3, 4, 5], [0])  # where the work of the first begins is not known
     assert [sum(both) for both in zip(kernels.length, idle.length, strict=True)] == pytest.approx([0.1] * 5)
-    assert "None is unlike the others" in chart.caption
+    assert "None of these is unlike the others" in chart.caption
 
 
 def test_a_step_unlike_the_others_is_drawn_to_the_top_with_its_length(tmp_path: Path) -> None:

@@ -232,6 +232,26 @@ def test_the_legend_is_seen_whole(page: Page) -> None:
 
 @pytest.mark.slow
 @pytest.mark.browser
+def test_many_thin_bars_of_the_band_take_no_more_room_than_their_time(pages: Pages, tmp_path: Path) -> None:
+    (tmp_path / "timeline.html").write_text(timeline_page(analysis_of(TRACES / "runs/images.before.json.gz")))
+    with pages.opened(tmp_path / "timeline.html", width=1280, height=800) as page:
+        page.wait_for_selector("#figure .legend")
+        drawn, meant = page.evaluate(
+            """() => {
+              const figure = document.querySelector("#figure");
+              const number = figure.data.findIndex(({ name }) => name === "kernels alone");
+              const paths = [...figure.querySelectorAll(".barlayer .trace")[number].querySelectorAll(".point path")];
+              const ms = Array.from(figure.data[number].x).reduce((one, other) => one + other, 0);
+              const { _length, range } = figure._fullLayout.xaxis;
+              const pixels = paths.reduce((sum, path) => sum + path.getBBox().width, 0);
+              return [pixels, (ms * _length) / (range[1] - range[0])];
+            }"""
+        )
+    assert drawn == pytest.approx(meant, rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
 def test_buttons_show_a_step_and_hovering_tells_the_line(page: Page) -> None:
     before = shown_ms(page)
     page.locator("#figure .updatemenu-button").nth(2).click()

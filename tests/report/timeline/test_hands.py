@@ -172,6 +172,15 @@ def test_a_selection_is_summed_by_name_kind_and_lane(opened: Opened) -> None:
     assert not hands.page.locator(".sums").is_visible()
 
 
+def test_a_click_above_the_lanes_of_gpus_moves_nothing_below_its_details(opened: Opened) -> None:
+    hands = opened(lambda analysis: to_html([analysis]), height=700)
+    hands.page.evaluate("document.querySelector('.timeline').scrollIntoView(); scrollBy(0, -300)")
+    before, lane = hands.page.evaluate("scrollY"), box_of(hands.page.locator(".timeline .names span").first)
+    hands.page.mouse.click(hands.area()["x"] + 200, lane["y"] + 10)
+    assert hands.details().startswith("ProfilerStep#")
+    assert hands.page.evaluate("scrollY") == before
+
+
 def test_a_click_tells_of_the_event_and_leads_to_its_relatives(opened: Opened) -> None:
     hands = opened()
     hands.press("0")

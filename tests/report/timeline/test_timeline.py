@@ -259,6 +259,18 @@ def lane_in(detail: PageDrawing, label: str) -> Lane:
 # texts of the figure
 
 
+def test_a_collective_says_what_it_sends_and_between_which_ranks(tmp_path: Path) -> None:
+    builder = TraceBuilder()
+    builder.step(0, 0, 990)
+    builder.op("c10d::allreduce_", 95, 20)
+    builder.collective(300, 50, launch=100, message=("Float", 1 << 20, 1 << 20, 2))
+    _trace, analysis = measured(builder, tmp_path)
+    work = LaneContext(analysis).around
+    assert [work.lines[code] for code in work.activity] == [
+        ["in c10d::allreduce_", "allreduce of 4.00 MiB, ranks [0, 1]"]
+    ]
+
+
 def test_a_block_says_how_many_events_it_holds(tmp_path: Path) -> None:
     _trace, analysis = measured(loop(3), tmp_path)
     text = next(text for text in hovers(analysis, "kernel", max_bars=1) if "events" in text)

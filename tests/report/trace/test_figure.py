@@ -53,23 +53,23 @@ def rows(figure: go.Figure) -> dict[float, str]:
 
 
 def test_a_part_is_chosen_by_steps_or_by_times(trace: Path) -> None:
-    assert len(bars(pinprof.timeline(trace, steps=(2, 4)), "kernel")) == 3
-    second = pinprof.timeline(trace, steps=2)
+    assert len(bars(pinprof.timeline(trace, steps=(1, 3)), "kernel")) == 3
+    second = pinprof.timeline(trace, steps=1)  # ProfilerStep#1
     assert [bars(second, kind) for kind in ("kernel", "exposed copies")] == [[(0.1, 0.3)], [(0.5, 0.4)]]
     assert second.layout.meta["start_ns"] == str(1_001_000_000)
     figure = pinprof.timeline(trace, range_ms=(1.2, 2.45))
     assert bars(figure, "kernel") == [(0.0, 0.2), (0.9, 0.3)]  # cut at the edge
-    assert subtitle(figure)[1] == "From 1.2 to 2.45 ms after the start of step 1."
+    assert subtitle(figure)[1] == "From 1.2 to 2.45 ms after the start of step 0."
 
 
-@pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": 5}, {"steps": (3, 2)}, {"range_ms": (2, 2)}])
+@pytest.mark.parametrize("wrong", [{"steps": -1}, {"steps": 4}, {"steps": (3, 2)}, {"range_ms": (2, 2)}])
 def test_a_part_that_is_not_there_is_an_error(trace: Path, wrong: dict[str, tuple[int, int]]) -> None:
     with pytest.raises(PinprofError, match=next(iter(wrong))):
         pinprof.timeline(trace, **wrong)
 
 
 def test_it_takes_paths_traces_and_reports(report: Report) -> None:
-    figures = [pinprof.timeline(source) for source in (str(RECORDED), report.trace, report)]
+    figures = [pinprof.timeline(source) for source in (str(RECORDED), report.analysis.trace, report)]
     assert figures[0] == figures[1] == figures[2]
 
 

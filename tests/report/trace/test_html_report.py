@@ -73,8 +73,12 @@ def test_the_page_is_well_formed_and_has_named_parts(recorded: str) -> None:
 def test_the_numbers_come_first_then_findings_with_their_fixes_and_the_tables_last(tmp_path: Path) -> None:
     text = report_of(copying(), tmp_path).text
     order = [
-        *("per step", "kernels alone", "What to do", "All 3 steps", "Copies, in the whole trace"),
+        "per step",
+        "kernels alone",
+        "What to do",
+        "All 3 steps",
         "Waits of the host",
+        "Copies, in the whole trace",
     ]
     places = [text.index(words) for words in [*order, "Bound by"]]
     assert places == sorted(places)

@@ -94,7 +94,7 @@ class Timeline extends TimelineDrawing {
     const reaches = others.length ? others : all;
     if (!reaches.length) return;
     const { top } = this.stage.body.getBoundingClientRect();
-    const above = this.stage.head.getBoundingClientRect().bottom + pinned + REVEAL_MARGIN;
+    const above = this.stage.head.getBoundingClientRect().bottom + (others.length ? pinned : 0) + REVEAL_MARGIN;
     const below = this.root.querySelector(".drawer").getBoundingClientRect().top - REVEAL_MARGIN;
     const isTogether = Math.max(...reaches.flat()) - Math.min(...reaches.flat()) < below - above;
     const [first, last] = isTogether ? [Math.min(...reaches.flat()), Math.max(...reaches.flat())] : reaches[0];

@@ -63,17 +63,16 @@ def wait_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
 
 
 def waits_in_short(profile: Profile) -> str:
-    """Return how long the host waits per step, as traced, and where longest.
-
-    It is empty if the host does not wait, or hardly and at an unknown line.
-    """
-    count, waits, stall_ns = profile.steps.count, profile.waits, given(STALL_MS.of(profile))
-    if not waits or not count or not stall_ns:
+    """Return how long the host waits per step, as traced, and where longest; it is empty if that is not known."""
+    count, stall_ns = profile.steps.count, given(STALL_MS.of(profile))
+    if not count or stall_ns is None or profile.withheld.per_step:
         return ""
-    site, cost = max(waits, key=lambda wait: wait[1].stall_ns)
-    if site.line is None and stall_ns < FREE_SHARE * (profile.steps.traced_ns or 0.0):
-        return ""
-    longest = "" if len(waits) == 1 else f"; longest {duration(cost.stall_ns / count, DIGITS_AS_TRACED)}"
+    sites = ((stalled.stall_ns, site) for site in profile.sites if site.is_wait and (stalled := given(site.in_steps)))
+    waits = [wait for wait in sites if wait[0]]
+    if not waits:
+        return "Host waits: none in these steps" if profile.counts.get("cuda_runtime") else ""
+    longest_ns, site = max(waits, key=lambda wait: wait[0])
+    longest = "" if len(waits) == 1 else f"; longest {duration(longest_ns / count, DIGITS_AS_TRACED)}"
     at = str(site.place) if site.line is not None else place(site.place) or site.op or site.call
     where = f"{WAITS[site.cause].label}, {at}"
     return f"Host waits, as traced: {duration(stall_ns, DIGITS_AS_TRACED)} {profile.steps.per}{longest}: {where}"

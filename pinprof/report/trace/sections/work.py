@@ -148,7 +148,7 @@ def kinds_figure(profile: Profile) -> Markup:
         drawn, named = bar.format(Markup().join(_kind_bar(names, kind, longest))), Markup("<br>").join(codes)
         rows.append((*_kind_cells(profile, sums, kind), drawn, named))
     columns = (*KIND_COLUMNS, Column("names by time"), Column("costliest"))
-    return table("Kernels by what they do, and by name", columns, rows)
+    return table(f"Kernels {profile.steps.per} by what they do, and by name", columns, rows)
 
 
 def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator[Markup]:
