@@ -27,13 +27,13 @@ class Phrase:
 
 PHRASES = (
     Phrase(r"\bso many\b", "N, or the name of the number", 4),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 12),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 13),
     Phrase(r"\bof late\b", "recently, or since when", 0),
-    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 4),
+    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 5),
     Phrase(r"\bis no\b", "is not a", 17),
     Phrase(r"\btells\b", "shows, says, reports; distinguishes", 7),
     Phrase(r"\bhas it\b", "the noun", 3),
-    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 11),
+    Phrase(r"\bof which\b", "a clause of its own, or `whose`", 12),
     Phrase(r"\bto each beside\b", "what it is added to"),
     Phrase(r"\ba lot says\b", "what was drawn, and what follows"),
     Phrase(r"\bthe first change also removes other causes\b", "which causes"),

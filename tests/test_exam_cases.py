@@ -1,20 +1,21 @@
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from recordings import TRACES
+from recordings import TRACES, json_of
 
 import scripts.exam_cases
 from pinprof.rules.search import rule_of
-from scripts.exam_cases import FORECASTS, HARNESSES, MEASURED, main
+from scripts.exam_cases import FORECASTS, HARNESSES, MEASURED, forecast, main
 from scripts.examination.case_table import judged, table
 from scripts.examination.cases import CASES, Case
 from scripts.examination.processes import Hook
 from scripts.examination.program import Edit
-from scripts.examination.turns import Turns
+from scripts.examination.turns import Turns, in_turns
 
 ITEM = Case("items", "someone#1", "", "", "nanogpt", (), "a wait", ("PIN201",), "5 %", where=("train.py",))
 
@@ -45,6 +46,28 @@ def test_the_saving_of_the_cause_is_held_to_the_measured_one() -> None:
     assert row.all_idle == pytest.approx(30.0)
 
 
+def test_another_cause_or_another_line_first_is_wrong() -> None:
+    own = finding("PIN201", "train.py:9", 2.0, 1.0, 3.0)
+    for other in (finding("PIN601", "train.py:9", 50.0), finding("PIN201", "other.py:3", 50.0)):
+        row = judged(ITEM, said(other, own), took(0.95, 0.94, 0.96))
+        assert not row.is_first_right
+        assert row.predicted == pytest.approx(1.0)
+        assert not row.is_in_range  # 0.5 to 1.5 % for 4 to 6 %
+    assert not judged(ITEM, said(), None).is_first_right
+
+
+def test_a_change_that_brings_nothing_is_right_below_two_percent() -> None:
+    nothing = replace(ITEM, negative=True)
+    for saving, is_right in ((3.9, True), (4.1, False)):
+        assert judged(nothing, said(finding("PIN201", "train.py:9", saving)), None).is_first_right is is_right
+
+
+def test_a_case_without_a_measurement_has_its_forecast_in_the_table() -> None:
+    lines = table({CASES[0].name: said(finding("PIN602", "a.py:1", 4.0))}, {}).splitlines()
+    assert lines[2].split(" | ")[1:4] == ["200.00", "PIN602, 2.0 %", "no"]
+    assert not any("forecast" in line for line in lines[3:])
+
+
 def test_the_page_of_the_cases_has_what_was_forecast_and_measured() -> None:
     forecasts, measured = (json.loads(file.read_text()) for file in (FORECASTS, MEASURED))
     lines = table(forecasts, measured).splitlines()
@@ -59,6 +82,44 @@ def test_each_case_has_its_harness_and_rules_that_exist() -> None:
         assert all(rule_of(rule).id == rule for rule in case.rules)
         assert bool(case.after) != bool(case.edits)
         assert case.repository or not case.before
+
+
+def test_a_kept_forecast_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts.exam_cases, "FORECASTS", tmp_path / "forecasts.json")
+    monkeypatch.setattr(scripts.exam_cases, "MEASURED", tmp_path / "measured.json")
+    for step in (10.0, 11.0):
+        (tmp_path / "forecasts.jsonl").write_text(json.dumps({"case": "items", "step_ms": step}) + "\n")
+        assert CliRunner().invoke(main, ["keep", str(tmp_path)], catch_exceptions=False).exit_code == 0
+    kept = json.loads((tmp_path / "forecasts.json").read_text())
+    assert kept["items"]["step_ms"] == 10.0
+    assert "frozen" in kept["items"]
+
+
+def test_a_program_is_written_before_and_after_its_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit = Edit("case.py", "sys.argv[0] = ", "train.py", "other.py")
+    monkeypatch.setattr(scripts.exam_cases, "NAMED", {"items": replace(ITEM, edits=(edit,))})
+    make = ["make", str(tmp_path), "--clones", str(tmp_path), "--only", "items", "--changed"]
+    CliRunner().invoke(main, make, catch_exceptions=False)
+    shows = [["git", "show", f"{version}:case.py"] for version in ("before", "after")]
+    before, after = (
+        subprocess.run(show, cwd=tmp_path / "items", capture_output=True, text=True, check=True) for show in shows
+    )
+    assert before.stdout == (HARNESSES / f"{ITEM.harness}.py").read_text()
+    assert after.stdout == before.stdout.replace('sys.argv[0] = "train.py"', 'sys.argv[0] = "other.py"')
+
+
+def test_versions_run_in_turns_whose_order_changes() -> None:
+    ran: list[str] = []
+
+    def run(version: str) -> float | None:
+        ran.append(version)
+        if len(ran) == 3:
+            return None
+        return len(ran) + (100.0 if version == "before" else 90.0)  # each run takes 1 ms longer than the one before
+
+    taken = in_turns(run, 3)
+    assert ran == ["before", "after", "after", "before", "before", "after"]
+    assert taken.pairs_ms == ((101.0, 92.0), (105.0, 96.0))  # the second turn has none
 
 
 def test_the_range_of_turns_holds_the_median_in_95_of_100() -> None:
@@ -98,3 +159,12 @@ while True:
     time.sleep(NAP_S)
     optimizer.step()
 """
+
+
+def test_a_forecast_has_what_the_report_says() -> None:
+    report = json.loads(json_of(TRACES / "loss_item.stack.json.gz"))["traces"][0]
+    forecasted = forecast(report)
+    item = forecasted["findings"][0]
+    assert (item["rule"], item["lines"]) == ("PIN201", ["pinprof/workloads/waits.py:43"])
+    assert item["saving_ms"] == report["findings"][0]["saving_ms"]
+    assert forecasted["waits"]["pinprof/workloads/waits.py:43"] == pytest.approx(24.445741 / 3)

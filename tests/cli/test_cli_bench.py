@@ -8,11 +8,17 @@ from command_line import invoke, is_one_line_error
 from fitting import fitting
 from recordings import TRACES
 
+from pinprof.bench import EXPERIMENTS
 from pinprof.bench.advice import read_machine
 from pinprof.bench.results import from_json
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 RECORDED = TRACES / "bench.json"
+
+
+def test_list_has_one_line_for_each_experiment() -> None:
+    lines = invoke("workload", "--list").stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [[known.number, known.name] for known in EXPERIMENTS]
 
 
 @pytest.mark.parametrize("words", [("--quick",), ("--only", "E13")])

@@ -11,6 +11,7 @@ from page_reader import Page
 from pinprof.analysis import analyse
 from pinprof.documents.findings import TrafficJson
 from pinprof.ground.units import duration
+from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Alone, RankPart, Ranks, measure_rank
 from pinprof.report.charts.ranks import FEWEST_RANKS, drawn_lines, ranks_chart
@@ -94,6 +95,24 @@ def test_the_figures_of_each_rank_add_up(tmp_path: Path) -> None:
     assert punctual.stalls == (("device_synchronize", 755_000), ("pageable_copy", 56_000))
     # 590 µs later
     assert (late.idle_ns, late.communication_ns, late.pause_ns) == (770_000, 100_000, 610_000)
+
+
+def without_stalls(folder: Path, count: int) -> list[RankPart]:
+    """Return the ranks of a job whose traces are not fit for stalls."""
+    doubt = Doubt("launches", "some are lost", "record again", frozenset({"stalls"}), check="lost_launches")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pinprof.measurement.measure.doubts_of", lambda *_: (doubt,))
+        return job(folder, count)[0]
+
+
+def test_what_a_trace_is_not_fit_for_is_no_number(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 3)
+    row = compare_ranks([*without_stalls(tmp_path, 3)[:1], *parts[1:]]).rows[0]
+    assert (row.stall_ns, row.stalls) == (None, ())
+    broken = rank_trace(0, 10)
+    broken.events = [event for event in broken.events if event["cat"] not in {"kernel", "gpu_memcpy"}]
+    part = measure_rank(broken.read())
+    assert (part.idle, compare_ranks([part]).rows[0].idle_ns) == (None, None)
 
 
 def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) -> None:
