@@ -86,8 +86,8 @@ THREAD_PER_MAIN = 1.2
 memory that another process has shared, page by page, while the workers write theirs. In recordings by pinprof of five
 programs on H200, in which this thread set the pace, it was 0.9 to 1.2; in 28 timings against recordings of another
 minute 0.9 to 1.75, 1.46 in the median."""
-MAX_FREEING_NS_PER_BYTE = 0.3e6 / 2**20
-"""To unmap shared memory takes at most this: 0.12 to 0.28 ms per MiB in the same recordings."""
+MIN_FREEING_NS_PER_BYTE, MAX_FREEING_NS_PER_BYTE = 0.05e6 / 2**20, 0.3e6 / 2**20
+"""To unmap shared memory takes 0.12 to 0.28 ms per MiB in the same recordings, and nowhere less than this or more."""
 NEXT_TO_NS = 100_000
 """A pause within this time of a copy or of the DataLoader is next to it."""
 
@@ -134,11 +134,11 @@ def freed_batches(details: Details) -> Intervals:
     rows = np.flatnonzero(copies & trace.steps.holds(trace.links.activity_step))
     if not loader.by_workers or loader.pinned is not False or (gpu.bytes[rows] < MIN_SHARED_BYTES).all():
         return NEVER
-    return _pauses_of_freeing(trace, loader.times, rows, also_before=False)
+    return _pauses_of_freeing(trace, loader.times, rows)
 
 
-def _pauses_of_freeing(trace: Trace, waits: Intervals, copies: Int64s, *, also_before: bool = True) -> Intervals:
-    """Return when the main thread may free batches: in pauses after copies and draws, or also before a draw.
+def _pauses_of_freeing(trace: Trace, waits: Intervals, copies: Int64s) -> Intervals:
+    """Return when the main thread frees batches: in pauses after copies and draws; without these, before a draw.
 
     These copies of complete steps show how long it takes at most; the rest of the pauses of a step is other code.
     """
@@ -146,12 +146,13 @@ def _pauses_of_freeing(trace: Trace, waits: Intervals, copies: Int64s, *, also_b
     op = outermost_op(trace, trace.links.launch[copies].astype(np.int64))
     after = np.sort(np.concatenate((trace.ops.end_ns[op[op != NONE]], waits.end)))
     is_after = _near(after, pauses.start)
-    is_before = also_before & _near(waits.start, pauses.end)
-    step = step_at(trace.steps, pauses.start)
-    kept = (is_after | is_before) & trace.steps.holds(step)
-    start, step, time = pauses.start[kept], step[kept], (pauses.end - pauses.start)[kept]
+    step, size = step_at(trace.steps, pauses.start), int(trace.gpu.bytes[copies].sum())
+    in_steps, lasts = trace.steps.holds(step), pauses.end - pauses.start
+    is_seen = lasts[is_after & in_steps].sum() >= MIN_FREEING_NS_PER_BYTE * size
+    kept = in_steps & (is_after if is_seen else is_after | _near(waits.start, pauses.end))
+    start, step, time = pauses.start[kept], step[kept], lasts[kept]
     before = np.cumsum(time) - time
-    most = int(MAX_FREEING_NS_PER_BYTE * trace.gpu.bytes[copies].sum() / max(int(trace.steps.complete.sum()), 1))
+    most = int(MAX_FREEING_NS_PER_BYTE * size / max(int(trace.steps.complete.sum()), 1))
     left = most - (before - before[np.searchsorted(step, step)])
     return union(start, start + np.clip(left, 0, time))
 
