@@ -17,7 +17,7 @@ from pinprof.measurement.figures import PAGEABLE_BYTES
 from pinprof.measurement.profile import CopySums, Profile
 from pinprof.measurement.trust.doubt import Known
 from pinprof.report.trace.json import traces_to_json
-from pinprof.report.trace.view import copy_cells
+from pinprof.report.trace.sections.copies import copy_cells
 from pinprof.trace.reader.assemble import MAX_COPY_BYTES
 
 PAGEABLE = "HtoD (Pageable -> Device)"

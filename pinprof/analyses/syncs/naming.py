@@ -46,7 +46,7 @@ TORCH_OP_PREFIXES = ("aten::", "autograd::", "torch::autograd::")
 
 OF_METHOD = {method: cause for cause, row in WAITS.items() for method in row.methods}
 OF_FUNCTION = tuple((part, cause) for cause, row in WAITS.items() for part in row.functions)
-OF_CALL = {row.call: cause for cause, row in WAITS.items() if row.call is not None}
+OF_CALL = {row.call_kind: cause for cause, row in WAITS.items() if row.call_kind is not None}
 
 OPTIMIZER_FILE, OPTIMIZER_READ = "torch/optim/optimizer.py", "_get_value"
 """The function by which torch's optimizers read a number of their state, such as the step count of each parameter: it

@@ -12,41 +12,23 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.lines.recorded import WaitKind, agreed, kinds_of_calls
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
 from pinprof.trace.lines import BACKWARD_CALL, EDGE, DebugModeWaits, Place, SourceLine, WatchedWait
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
-from pinprof.trace.vendors import FREE_CALLS, SYNCHRONIZE, WAITING_FOR_STREAM
+from pinprof.trace.vendors import WAITING_FOR_STREAM
 
 ENOUGH_STEPS = 20
 """After this number of watched steps, a line that was not seen is taken not to wait: it is four times the number of
 recorded steps."""
 
-_SCALAR = frozenset({"aten::item"})
-_COPY = frozenset({"aten::to", "aten::_to_copy", "aten::copy_"})
-_NEW = _COPY | _SCALAR | {"aten::lift_fresh", "aten::detach"}
-_PUT = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::nonzero", "aten::fill_"}) | _COPY | _SCALAR
-
-OPS_OF = {
-    **dict.fromkeys(("item", "float", "int", "complex", "index"), _SCALAR),
-    "bool": frozenset({"aten::is_nonzero"}),
-    "[]": frozenset({"aten::index", "aten::nonzero"}) | _SCALAR | _COPY,  # an index of a list or of NumPy is copied
-    "[]=": _PUT,
-    **dict.fromkeys(("to", "cpu", "cuda", "copy_"), _COPY),
-    "tolist": _COPY | _SCALAR,
-    **dict.fromkeys(("tensor", "as_tensor", "asarray"), _NEW),
-    "nonzero": frozenset({"aten::nonzero", "aten::nonzero_numpy"}),
-    "argwhere": frozenset({"aten::argwhere", "aten::nonzero"}),
-    "where": frozenset({"aten::where", "aten::nonzero_numpy", "aten::nonzero"}),
-    "unique": frozenset({"aten::_unique2", "aten::unique_dim", "aten::_unique"}),
-    **dict.fromkeys(("synchronize", "_cuda_synchronize", "_accelerator_synchronizeDevice"), SYNCHRONIZE),
-    "_cuda_emptyCache": SYNCHRONIZE | FREE_CALLS,
-    BACKWARD_CALL: frozenset(),
+OPS_BY_CALL = {call: ops for cause in WAITS.values() for call, ops in cause.calls.items()} | {
+    BACKWARD_CALL: frozenset()
 }
-"""By Python call: the outermost ops that it runs when it waits, or the runtime calls that it makes outside of ops.
-`pinprof.program.frames` gives the names. The autograd engine runs its ops on threads of its own."""
+"""`Cause.calls` of all causes. `backward` runs no op itself: the autograd engine does, on its own threads."""
 
 _NOT_ALWAYS = frozenset({"synchronize", "_cuda_emptyCache"})
 """Calls that watching notices even if they do not wait: nobody awaits an event that was not recorded, and an empty
@@ -62,12 +44,12 @@ def may_run(wait: WatchedWait, op: str) -> bool:
     """Return whether the call that waited may run this op; True where the call is not known."""
     if wait.waited is None or is_known_to_run(wait, op):
         return True
-    return wait.waited not in OPS_OF and f"aten::{wait.waited}" != op
+    return wait.waited not in OPS_BY_CALL and f"aten::{wait.waited}" != op
 
 
 def is_known_to_run(wait: WatchedWait, op: str) -> bool:
     """Return whether the call that waited is known to run this op."""
-    return wait.waited is not None and (op in OPS_OF.get(wait.waited, ()) or op == f"aten::{wait.waited}")
+    return wait.waited is not None and (op in OPS_BY_CALL.get(wait.waited, ()) or op == f"aten::{wait.waited}")
 
 
 def _on_thread(wait: WatchedWait, kind: WaitKind) -> bool:
