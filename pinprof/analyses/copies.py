@@ -73,7 +73,7 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
     gpu = trace.gpu
     rows = np.flatnonzero(gpu.category == MEMCPY)
     duration_ns = gpu.duration_ns[rows] * gpu.is_transfer[rows]
-    overlapped = np.minimum(gpu.beside_ns(rows, gpu.is_compute), duration_ns)
+    overlapped = np.minimum(gpu.overlap_with_ns(rows, gpu.is_compute), duration_ns)
     kinds = np.stack((gpu.direction[rows], gpu.host_memory[rows]), axis=1)
     groups = []
     for direction, memory in np.unique(kinds, axis=0):

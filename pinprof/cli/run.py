@@ -181,7 +181,7 @@ def run(
     else:
         begin_s = HOST_TIME.monotonic()
         try:
-            outcome = recorded(outputs, agreement, spent, on_look=say_verdict, **task)
+            outcome = recorded(outputs, agreement, spent, on_recorded=say_verdict, **task)
         except TooFewSteps as error:
             took_s = HOST_TIME.monotonic() - begin_s
             is_fixed = agreement is not None or options["warmup"] is not None or options["every"]

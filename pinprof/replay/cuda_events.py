@@ -37,7 +37,7 @@ class EventUse(NamedTuple):
     queue: int
     """The stream that is recorded, that waits, or whose work the host waits for; -1 where it is not known."""
     back: int
-    """For ORDER and EVENT_WAIT: how many records before the call the event was recorded."""
+    """For ORDER and EVENT_WAIT: the record of its event, counted back from the call; 1 is the latest record."""
 
 
 class EventUses(NamedTuple):

@@ -133,7 +133,7 @@ class Replay:
         programs = self._whole
         if self.steps < len(self.recorded.steps[0]):  # the chosen ones represent others
             programs = [
-                replace(program.of_steps(set(steps)), error_of_all=program.step_error)
+                replace(program.of_steps(set(steps)), represented_error=program.step_error)
                 for program, steps in zip(programs, self.replayed_steps, strict=True)
             ]
         return join_ranks([rank.trace for rank in self.ranks], programs, self.replayed_steps)
@@ -142,7 +142,7 @@ class Replay:
     def _whole(self) -> list[Program]:
         """The programs of all steps from which some are chosen, with the measured input; ranks do not meet."""
         programs = [
-            program.fed(feed.input_ns) if feed else program
+            program.with_input(feed.input_ns) if feed else program
             for program, feed in zip(self.recorded.programs, self.feeds, strict=True)
         ]
         if self._measured and not self._given:

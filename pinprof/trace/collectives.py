@@ -113,7 +113,7 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
 def exposed_ns(gpu: Activities, rows: Int64s) -> Int64s:
     """Return the time of each of these kernels in which no kernel but those of collectives runs on its device."""
     others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)
-    return gpu.duration_ns[rows] - gpu.beside_ns(rows, others)
+    return gpu.duration_ns[rows] - gpu.overlap_with_ns(rows, others)
 
 
 def _called(trace: Trace, rows: Int64s) -> list[str]:

@@ -18,7 +18,7 @@ from pinprof.capture.window.timing import await_regular
 from pinprof.program import machine
 from pinprof.program.machine import CudaClock
 from pinprof.trace.lines import Place
-from pinprof.trace.metadata.run_log import IrregularWork, Later
+from pinprof.trace.metadata.run_log import IrregularWork, LaterSteps
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_the_steps_of_a_long_run_are_summed(journal: Journal, clock: FakeClock) 
         step(journal, clock, 0.0005)
     log = journal.log()
     assert len(log.step_ns) == MAX_LOGGED_STEPS
-    assert log.later == Later(3, 3000, 6)
+    assert log.later == LaterSteps(3, 3000, 6)
 
 
 def wait(journal: Journal, clock: FakeClock, steps: int, took_ms: float) -> int:

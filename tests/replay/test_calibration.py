@@ -18,7 +18,7 @@ from pinprof.replay.calibration import (
     unsure_of,
 )
 from pinprof.replay.machine import ProfilerCost, pace
-from pinprof.replay.program import ERROR_OF_ONE, ISSUE, STAGED, Call, GpuWork, Program
+from pinprof.replay.program import ERROR_OF_SINGLE_STEP, ISSUE, STAGED, Call, GpuWork, Program
 from pinprof.trace.tables import HTOD, NONE
 
 
@@ -83,8 +83,8 @@ def test_steps_that_scatter_tell_less_of_others() -> None:
     program = program_of(10_000, 12_000, 14_000, launch_ns=4_000)
     apart = replace(program, calls=tuple(structs.replace(call, step=step) for step, call in enumerate(program.calls)))
     assert apart.step_error == pytest.approx(2_000 / 12_000 / 3**0.5)
-    assert replace(apart, calls=apart.calls[:1]).step_error == ERROR_OF_ONE
-    assert replace(apart, calls=apart.calls[:1], error_of_all=apart.step_error).step_error == apart.step_error
+    assert replace(apart, calls=apart.calls[:1]).step_error == ERROR_OF_SINGLE_STEP
+    assert replace(apart, calls=apart.calls[:1], represented_error=apart.step_error).step_error == apart.step_error
 
 
 def test_ops_that_load_data_in_the_process_cost_the_profiler_their_part() -> None:

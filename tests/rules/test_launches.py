@@ -299,7 +299,7 @@ def test_a_buffer_that_is_filled_in_each_step_is_not_advised_to_be_filled_once(n
     findings = found(partial(op_on_the_host, name=name))
     (finding,) = (finding for finding in findings if finding.rule.id == "PIN604")
     assert to_do(finding).endswith("once before the loop") is is_once
-    assert ("cannot be written once" in finding.fix) is not is_once
+    assert ("cannot be filled once" in finding.fix) is not is_once
 
 
 def test_a_node_of_the_backward_pass_that_is_slow_now_and_then_is_not_a_hook() -> None:

@@ -4,8 +4,8 @@ import pytest
 from trace_builder import TraceBuilder
 
 from pinprof.trace.callers import (
-    DEEPEST_STACK,
-    STACK_DEPTH,
+    MAX_FRAMES_INSIDE_USERS,
+    MAX_FRAMES_KEPT,
     CallPath,
     call_path,
     calling_function,
@@ -147,6 +147,6 @@ def test_of_a_shallow_stack_all_that_has_room_is_kept() -> None:
     assert kept_frames("", str.isupper) == []
     assert kept_frames("aB", str.isupper) == ["a", "B"]
     assert kept_frames("aBcd", str.isupper) == ["a", "B", "c", "d"]
-    assert kept_frames("B" + "c" * 99, str.isupper) == ["B", *"c" * (STACK_DEPTH - 1)]
-    assert kept_frames("a" * 99, str.isupper) == ["a"] * STACK_DEPTH  # nobody's own
-    assert kept_frames("a" * 999 + "Bc", str.isupper) == ["a"] * DEEPEST_STACK + ["B"]
+    assert kept_frames("B" + "c" * 99, str.isupper) == ["B", *"c" * (MAX_FRAMES_KEPT - 1)]
+    assert kept_frames("a" * 99, str.isupper) == ["a"] * MAX_FRAMES_KEPT  # nobody's own
+    assert kept_frames("a" * 999 + "Bc", str.isupper) == ["a"] * MAX_FRAMES_INSIDE_USERS + ["B"]

@@ -27,7 +27,7 @@ from pinprof.trace.metadata.run_log import (
     EVALUATION,
     GARBAGE,
     NOWHERE,
-    PROFILED,
+    PROFILED_WINDOWS,
     RunLog,
 )
 
@@ -76,7 +76,7 @@ def split_steps(log: RunLog, steps: NotedSteps) -> StepSplit:
     """Return which steps are regular, and by how much the others are longer."""
     host_ns = np.array(log.step_ns, np.int64)
     names, counts = zip(*log.windows, strict=True) if log.windows else ((), ())
-    profiled = np.repeat(np.isin(names, PROFILED), counts)
+    profiled = np.repeat(np.isin(names, PROFILED_WINDOWS), counts)
     regular = np.zeros(len(host_ns), bool)
     free = np.flatnonzero(~profiled)
     regular[free] = regular_steps(steps.of(free))

@@ -52,11 +52,11 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
         for _, took, what in works
     ]
     outlasts = not again[whole].all() and all(took[took > 0].mean() >= profile.step_ns for _, took, _ in works)
-    regular = again & trace.steps.complete & (not outlasts)  # no step that compiles, if it outlasts the regular step
+    regular = again & trace.steps.complete & (not outlasts)  # compiling that outlasts a step makes it irregular
     removed = frozenset(row for times, _, _ in works for row in _rows(trace, times, regular))
     cost = sum(float(took.sum()) for _, took, _ in works) / float(whole.sum())
     place, guards = _guards(trace)
-    text = f"{'; '.join(words)}{_made(trace, again)}{guards}"
+    text = f"{'; '.join(words)}{_new_regions(trace, again)}{guards}"
     yield Evidence(cost, text, *place, edits=Edits(removed_times=removed), is_irregular=not regular.any())
 
 
@@ -75,7 +75,7 @@ def _rows(trace: Trace, times: ThreadTimes, again: Bools) -> list[tuple[int, int
     return list(zip(*(column[kept].tolist() for column in times), strict=True))
 
 
-def _made(trace: Trace, again: Bools) -> str:
+def _new_regions(trace: Trace, again: Bools) -> str:
     """Return which compiled code runs for the first time in these steps, to follow the evidence."""
     ops = trace.ops
     rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION)))
@@ -104,7 +104,7 @@ RULE = Rule(
     code="compiled = torch.compile(model, dynamic=True)  # one code for all lengths\n\n"
     "for x in batches:\n"
     "    train(compiled(x))",
-    safe_if="Code for all sizes can be slower than code for one. CUDA graphs are recorded for each size all the same: "
+    safe_if="Code for all sizes can be slower than code for one. CUDA graphs are still recorded for each size: "
     'for mode="reduce-overhead" pad to few sizes instead.',
     near_miss="compiled = torch.compile(model)  # called with one shape: compiles once",
     search=_compiling,

@@ -17,8 +17,8 @@ from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Alone, RankPart, Ranks, measure_rank
 from pinprof.report.charts.ranks import (
-    FEWEST_RANKS,
     MAX_STALL_LINES,
+    MIN_RANKS_OF_HEAT_MAP,
     cause_lines,
     drawn_lines,
     ranks_chart,
@@ -208,7 +208,7 @@ def test_a_balanced_job_names_nobody_and_shows_the_rank_that_needs_longest_alone
     assert "slowest" not in read.text
     for said in (text, read.text):
         assert "Below: the report on rank 2, which needs longest alone, from its own trace." in said
-    assert 1 < len(ranks.rows) < FEWEST_RANKS
+    assert 1 < len(ranks.rows) < MIN_RANKS_OF_HEAT_MAP
     assert "Side by side" not in read.text
 
 
@@ -308,7 +308,7 @@ def test_many_causes_of_stalls_share_a_line(tmp_path: Path) -> None:
 
 
 def test_names_of_files_cannot_become_markup(tmp_path: Path) -> None:
-    parts, trace = job(tmp_path, FEWEST_RANKS)
+    parts, trace = job(tmp_path, MIN_RANKS_OF_HEAT_MAP)
     profile = replace(parts[1].profile, path="<img src=x>.json")
     parts[1] = replace(parts[1], profile=profile)
     text = page(parts, trace)
@@ -398,7 +398,7 @@ def test_both_reports_say_how_much_of_the_collectives_is_hidden_and_how_fast_the
     ranks = compare_ranks(parts)
     hidden = "Collectives: 3 % of their time, waiting included, is hidden behind other kernels"  # 20 of 690 µs
     assert f"{hidden}.\n" in to_brief(ranks, parts, width=200)
-    assert "Collectives: 690 µs per step, waiting included; 3 % of it behind other kernels" in brief_text(
+    assert "Collectives: 690 µs per step, waiting included; 3 % overlapped by other kernels" in brief_text(
         parts[0].profile, parts[0].findings, width=200
     )
     with_rate = replace(ranks, traffic=(TrafficJson("allreduce", 2.0, 8 * 2**20, 0.04, 210.0),))

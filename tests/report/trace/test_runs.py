@@ -60,12 +60,12 @@ def test_the_range_of_one_run_is_said_to_be_of_that_run(tmp_path: Path) -> None:
     [
         (
             (9.0, 10.0, 11.0),
-            "of 9.00 ms, 10.0 ms, 11.0 ms per step; one more lies in 6.05 to 16.4 ms with 95 % confidence",
+            "of 9.00 ms, 10.0 ms, 11.0 ms per step; the next one: 6.05 to 16.4 ms with 95 % confidence",
             "10 ms per step (6.1 to 16 in other runs)",
         ),
         (
             (10.0, 11.0),
-            "of 10.0 ms, 11.0 ms per step; three give a range",
+            "of 10.0 ms, 11.0 ms per step; a range needs three",
             "10.0 ms per step (10.0 to 11.0 in 2 runs)",
         ),
     ],

@@ -21,23 +21,22 @@ from pinprof.trace.links import outermost
 from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
 from pinprof.trace.vendors import WAITING_FOR_STREAM
 
-ENOUGH_STEPS = 20
-"""After this number of watched steps, a line that was not seen is taken not to wait: it is four times the number of
-recorded steps."""
+MIN_WATCHED_STEPS = 20
+"""After this number of watched steps (four times the recorded ones), a line that was not seen does not wait."""
 
 OPS_BY_CALL = {call: ops for cause in WAITS.values() for call, ops in cause.calls.items()} | {
     BACKWARD_CALL: frozenset()
 }
 """`Cause.calls` of all causes. `backward` runs no op itself: the autograd engine does, on its own threads."""
 
-_NOT_ALWAYS = frozenset({"synchronize", "_cuda_emptyCache"})
-"""Calls that watching notices even if they do not wait: nobody awaits an event that was not recorded, and an empty
-cache has nothing to free."""
+CALLS_THAT_MAY_NOT_WAIT = frozenset({"synchronize", "_cuda_emptyCache"})
+"""Calls that watching notices even if they do not wait: a synchronize with an event that was not recorded, and freeing
+an empty cache."""
 
 
 def is_shown(wait: WatchedWait) -> bool:
     """Return whether the trace shows every such wait, as a wait or as a copy of pageable memory."""
-    return wait.waited is not None and wait.waited not in _NOT_ALWAYS
+    return wait.waited is not None and wait.waited not in CALLS_THAT_MAY_NOT_WAIT
 
 
 def may_run(wait: WatchedWait, op: str) -> bool:
@@ -69,8 +68,8 @@ class WatchedWaits:
         self._waits = watched.waits if watched else ()
         self.sequences = (watched.sequences or ()) if watched else ()
         """The waits of the main thread in each step, in order, as numbers; empty if they were too many."""
-        self.are_enough = watched is not None and watched.steps >= ENOUGH_STEPS
-        """Whether so much was watched that a line which was not seen does not wait."""
+        self.are_enough = watched is not None and watched.steps >= MIN_WATCHED_STEPS
+        """Whether a line that was not seen in the watched steps does not wait."""
         self.shown = frozenset(number for number, wait in enumerate(self._waits) if is_shown(wait))
         """The waits for which `is_shown` holds."""
         self.rivals = cache(self._rivals)
@@ -105,7 +104,7 @@ class WatchedWaits:
         return agreed(wait.line for wait in waits) if is_sure else None
 
     def is_contested(self, line: SourceLine, kind: WaitKind) -> bool:
-        """Return whether a wait of another line that may be of the kind was seen between the same two waits."""
+        """Return whether another line may wait for this kind between the same two waits."""
         return self._is_place_contested(line.place, kind)
 
     def _is_contested(self, place: Place, kind: WaitKind) -> bool:
@@ -136,14 +135,17 @@ class WatchedWaits:
         return neighbours
 
     def _fits(self, wait: WatchedWait, kind: WaitKind, runs: Callable[[WatchedWait, str], bool]) -> bool:
-        """Return whether a watched wait is of a kind: one recorded at its place if its call may run the recorded op."""
+        """Return whether a watched wait may be of a kind.
+
+        If its call may run an op that was recorded at its place, only the kinds recorded there count.
+        """
         recorded = {noted for noted in self._kinds.get(wait.line.place, set()) if _on_thread(wait, noted)}
         if any(may_run(wait, noted.op) for noted in recorded):
             return kind in recorded
         return _on_thread(wait, kind) and runs(wait, kind.op)
 
 
-# By order
+# By the order within a step
 
 
 class Slot(NamedTuple):
@@ -208,19 +210,19 @@ def _masks(slots: Sequence[Slot], sequence: Sequence[int]) -> dict[frozenset[int
 
 
 def _bits(number: int) -> Iterator[int]:
-    """Yield the places of the ones of a number."""
+    """Yield the positions of the bits of a number that are 1."""
     while number:
         low = number & -number
         yield low.bit_length() - 1
         number ^= low
 
 
-# By order, of all waits of a trace
+# By the order in all steps of a trace
 
 Candidates: TypeAlias = list[SourceLine] | None
 """The lines that a wait may have; None if watching does not limit them."""
 
-IN_ORDER = {"main", "autograd"}
+ROLES_IN_ORDER = {"main", "autograd"}
 """Roles of threads whose waits are in order in a watched step: the main thread waits for the autograd threads."""
 
 WATCHED_CALLS = (STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, FREE)
@@ -270,7 +272,7 @@ def _events_by_step(trace: Trace, stalls: Stalls, watched: WatchedWaits) -> list
     slots = _slots(trace, call, kinds, watched)
     by_step: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in np.argsort(trace.calls.start_ns[call], kind="stable").tolist():
-        if kinds[row].role in IN_ORDER and step[row] != NONE and trace.steps.whole[step[row]]:
+        if kinds[row].role in ROLES_IN_ORDER and step[row] != NONE and trace.steps.whole[step[row]]:
             by_step[int(step[row])][int(key[row])].append(row)
     return [
         [_Event(slots[rows[-1]], [int(stall[row]) for row in rows if stall[row] != NONE]) for rows in events.values()]
