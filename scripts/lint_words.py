@@ -27,11 +27,11 @@ class Phrase:
 
 PHRASES = (
     Phrase(r"\bso many\b", "N, or the name of the number", 4),
-    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 15),
-    Phrase(r"\bof late\b", "recently, or since when", 4),
-    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 7),
-    Phrase(r"\bis no\b", "is not a", 18),
-    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 7),
+    Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 11),
+    Phrase(r"\bof late\b", "recently, or since when", 0),
+    Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 5),
+    Phrase(r"\bis no\b", "is not a", 16),
+    Phrase(r"\btells\b", "shows, says, reports; distinguishes", 6),
     Phrase(r"\bhas it\b", "the noun", 3),
     Phrase(r"\bof which\b", "a clause of its own, or `whose`", 12),
     Phrase(r"\bto each beside\b", "what it is added to"),

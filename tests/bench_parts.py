@@ -31,20 +31,3 @@ def pictures(name: str, _sizes: dict[str, int], _quick: bool) -> Iterator[Measur
 def fails(rank: int, _queue: object, _lab: object) -> None:
     """Fail as a spawned process may."""
     raise ValueError(f"process {rank} has no GPU")
-
-
-def echo(*values: object) -> Iterator[object]:
-    """Yield the values."""
-    yield from values
-
-
-def kill_itself() -> Iterator[object]:
-    """Die as a crash in native code does."""
-    os.kill(os.getpid(), 11)
-    yield None
-
-
-def print_and_echo(value: object) -> Iterator[object]:
-    """Print as libraries do, then yield the value."""
-    print("noise", flush=True)  # noqa: T201  the point
-    yield value

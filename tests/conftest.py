@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("markexpr") == "not slow":
+    if "not slow" in config.getoption("markexpr"):
         settings.load_profile("not slow")
 
 

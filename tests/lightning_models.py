@@ -8,7 +8,7 @@ from torch import nn
 
 from pinprof.callbacks.lightning import PinprofCallback
 
-__all__ = ["CSVLogger", "Model", "PinprofCallback", "Trainer", "TwoOptimizers", "Validated"]
+__all__ = ["CSVLogger", "Model", "PinprofCallback", "Trainer", "TwoOptimizers"]
 
 lightning: Any = import_module("pytorch_lightning")
 Trainer = lightning.Trainer
@@ -33,13 +33,6 @@ class Model(lightning.LightningModule):  # type: ignore[misc]  # untyped: the li
 
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), 0.01)
-
-
-class Validated(Model):
-    """Has a validation, too."""
-
-    def validation_step(self, batch: list[torch.Tensor], _batch_idx: int) -> None:
-        self.layer(batch[0])
 
 
 class TwoOptimizers(Model):

@@ -27,12 +27,7 @@ RECORDINGS = sorted(TRACES.rglob("*.json.gz"))
 """All of them: also of experiments, pairs of programs, and ranks."""
 ON_THE_HOST = frozenset(
     TRACES / "experiments" / f"{name}.json.gz"
-    for name in (
-        "e1.pageable-pin_memory",
-        "e15.allocate-pageable",
-        "e15.allocate-pinned",
-        "e15.allocate-pinned-again",
-    )
+    for name in ("e1.pageable-pin_memory", "e15.allocate-pageable", "e15.allocate-pinned", "e15.allocate-pinned-again")
 )
 """Experiments in which the GPU does nothing: they pin memory, and allocate it."""
 OF_A_GPU = [path for path in RECORDINGS if path not in ON_THE_HOST]

@@ -14,8 +14,6 @@ from command_line import invoke, is_one_line_error
 from fitting import fitting
 from trace_builder import TraceBuilder
 
-from pinprof.trace import files
-
 SOON = 60.0
 """In times of the yardstick: the slowest of these takes some 26, and what grew faster than the file took over 100."""
 LONG = "x" * 1_000_000
@@ -116,13 +114,6 @@ BEGINNINGS = (b"{", b"[{", b'{"traceEvents": [')
 )
 def test_a_pipe_without_end_is_no_trace_however_it_begins(start: bytes, again: bytes, tmp_path: Path) -> None:
     assert "is not JSON" in from_pipe(tmp_path / "pipe", start, again)
-
-
-def test_a_pipe_of_events_without_end_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_STREAM_BYTES", 1 << 21)
-    event = b'{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": {}},\n'
-    result = from_pipe(tmp_path / "pipe", b'{"traceEvents": [\n', event)
-    assert "is longer than 0 GiB; save it to a file first, which has no limit" in result
 
 
 def from_pipe(path: Path, start: bytes, again: bytes) -> str:

@@ -12,7 +12,7 @@ import click
 import pytest
 import torch
 from blocks import GUIDES, README, Block, blocks, commands, ours, parse
-from command_line import invoke, is_one_line_error
+from command_line import invoke
 from recordings import ROOT, TRACES
 from torch.utils.data import DataLoader
 
@@ -24,7 +24,6 @@ from pinprof.rules.search import RULES
 
 TEXTS = [README, *GUIDES]
 MOST_LINES, WIDEST_CODE = 200, 88
-MOST_WORDS_OF_README, MOST_WORDS_OF_GUIDES = 1_300, 24_000
 PYTHON = {"PYTHONPATH=.", "python"}
 OTHERS = {"cd", "eval", "export", "git", "gzip", "head", "install", "jq", "pip", "source", "ssh"}
 """Commands that are not ours."""
@@ -104,17 +103,6 @@ def test_a_text_shows_what_pinprof_prints(
     assert sample in text
 
 
-def test_the_texts_can_be_read_in_an_evening() -> None:
-    words = {path.stem: len(path.read_text().split()) for path in TEXTS}
-    assert words.pop("README") <= MOST_WORDS_OF_README
-    assert sum(words.values()) <= MOST_WORDS_OF_GUIDES
-
-
-def test_pictures_are_small() -> None:
-    for picture in (ROOT / "pinprof" / "guides").glob("*.png"):
-        assert picture.stat().st_size <= 200_000, picture
-
-
 def test_the_readme_lists_the_guides() -> None:
     listed = re.findall(r"\[([\w-]+)\]\(pinprof/guides/([\w-]+)\.md\)", README.read_text().split("## Guides")[1])
     assert listed == [(name, name) for name in GUIDE_ORDER]
@@ -138,12 +126,7 @@ def test_the_guide_on_waits_names_every_cause_with_its_rule() -> None:
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|src=\"([^\"]+)\"")
 NAMED = re.compile(r"`?pinprof (explain|schema) ([A-Za-z][\w-]*)")
-HOSTS = {
-    "filesystem-spec.readthedocs.io",
-    "github.com",
-    "hta.readthedocs.io",
-    "ui.perfetto.dev",
-}
+HOSTS = {"filesystem-spec.readthedocs.io", "github.com", "hta.readthedocs.io", "ui.perfetto.dev"}
 """Where links lead outside; no test opens them, so a new one is looked at before it stands here."""
 PLACEHOLDERS = {"TOPIC", "RULE", "NAME", "all"}
 
@@ -186,17 +169,6 @@ def test_what_pinprof_says_to_explain_can_be_explained() -> None:
 @pytest.mark.parametrize("topic", ["PIN201", "pin201", "what-if", "API"])
 def test_a_topic_is_found_by_its_name(topic: str) -> None:
     assert invoke("explain", topic).exit_code == 0
-
-
-@pytest.mark.parametrize("topic", ["PIN2", "xyzzy", "what", ""])
-def test_a_topic_that_is_none_is_an_error_in_one_line(topic: str) -> None:
-    assert is_one_line_error(invoke("explain", topic))
-
-
-def test_without_a_topic_guides_and_rules_are_listed() -> None:
-    listed = invoke("explain").stdout
-    assert all(f"  {name} " in listed for name in (*GUIDE_ORDER, API))
-    assert all(f"  {rule.id}  {rule.title}" in listed for rule in RULES)
 
 
 def test_the_api_has_every_public_name_with_its_arguments_and_a_text() -> None:
@@ -356,8 +328,3 @@ def test_an_option_that_does_not_exist_is_noticed() -> None:
         parse(("run", "--no-such-option", "train.py"))
     with pytest.raises(click.UsageError):
         parse(("no-such-command",))
-
-
-def test_code_that_pinprof_does_not_have_is_noticed() -> None:
-    with pytest.raises(AssertionError):
-        look_at(Block("python", frozenset(), "pinprof.no_such_name()"))

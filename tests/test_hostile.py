@@ -16,14 +16,12 @@ from typing import NamedTuple
 
 import pytest
 from command_line import copying_trace, invoke, is_one_line_error
+from quick import nightly_but
 from trace_builder import TraceBuilder
 
 from pinprof import document
-from pinprof.rules import wait_sites
 from pinprof.trace import read_trace
-from pinprof.trace.files import trace_files
 from pinprof.trace.reader import blocks
-from pinprof.trace.sources import LONGEST_LINE_CHARS, MAX_BYTES, Sources, call_line, fits, may_call
 
 MOST_MB, MOST_CPU_S = 300, 60
 """Modules of pinprof and numpy take some 120 MB of these. No report takes a sixth of the time on a slow machine."""
@@ -114,6 +112,11 @@ def copy_of(number: int) -> str:
 
 
 FILES = dict(hostile())
+ALWAYS = {
+    *("{} before an event", "0 in a list", "metadata pinprof", "events twice", "no trace", "keys", "large arguments"),
+    *("long text", "deep", "open text", "open braces", "broken events", "seams", "threads", "contexts", "copies"),
+}
+"""The files that are looked at in every run; the others each night."""
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts and limits a process like this")
 
 
@@ -175,16 +178,17 @@ def spent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path],
 
 @LINUX
 @pytest.mark.slow
-@pytest.mark.parametrize("make", FILES.values(), ids=FILES)
-def test_memory_and_time_are_bounded(make: Callable[[], str], tmp_path: Path, spent: Callable[[Path], Spent]) -> None:
+@pytest.mark.parametrize("name", nightly_but(ALWAYS, [(name,) for name in FILES]))
+def test_memory_and_time_are_bounded(name: str, tmp_path: Path, spent: Callable[[Path], Spent]) -> None:
     path = tmp_path / "trace.json.gz"
-    path.write_bytes(gzip.compress(make().encode(), 1))
+    path.write_bytes(gzip.compress(FILES[name]().encode(), 1))
     took = spent(path)
     assert took.status in {0, 2}, took
     assert "itself failed" not in took.said
     assert took.megabytes < MOST_MB, took
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ["{}", "null", "7", "[[], {}]", '"a, b"', '"\\\\\\""'])
 @pytest.mark.parametrize("first", [True, False])
 def test_entries_that_are_no_events_are_cut_between_and_counted(
@@ -260,20 +264,6 @@ def test_a_number_of_the_metadata_is_never_a_size_and_never_overflows(number: fl
         assert result.exit_code in {0, 2}, (place, result.stderr)
 
 
-def test_an_absurd_world_is_told_of_without_counting_it(tmp_path: Path) -> None:
-    paths = []
-    for rank in (0, 1):
-        builder = TraceBuilder()
-        builder.kernel(5, 8, launch=1)
-        document = builder.document()
-        document["distributedInfo"] = {"rank": rank, "world_size": 10**18}
-        paths.append(tmp_path / f"trace{rank}.json")
-        paths[-1].write_text(json.dumps(document))
-    result = invoke("report", *map(str, paths))
-    assert result.exit_code == 0
-    assert "No trace of ranks 2, 3" in " ".join((result.stdout + result.stderr).split())
-
-
 @pytest.mark.parametrize("option", ["--baseline", "--config", "--machine"])
 @pytest.mark.parametrize("name", ["long.json", "a\0b"])
 def test_files_without_an_end_or_a_possible_name_are_refused(
@@ -284,32 +274,6 @@ def test_files_without_an_end_or_a_possible_name_are_refused(
     (tmp_path / "long.json").write_text(" " * 1_001)
     result = invoke("whatif" if option == "--machine" else "check", trace, option, tmp_path / name)
     assert is_one_line_error(result), result
-
-
-@LINUX
-def test_a_pattern_reads_no_pipe(tmp_path: Path) -> None:
-    trace = copying_trace(tmp_path)
-    os.mkfifo(tmp_path / "pipe.json.gz")
-    assert trace_files(f"{tmp_path}/*.json.gz") == [str(trace)]
-
-
-def test_waits_at_too_many_places_are_one_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(4):
-        for place in range(3):
-            at = start + 100 * place
-            builder.op(f"my::wait{place}", at + 1, 90)
-            builder.kernel(at + 10, 60, launch=at + 5)
-            builder.call("cudaStreamSynchronize", at + 12, 70)
-    path = builder.write(tmp_path / "trace.json")
-    found = []
-    for most in (3, 2):
-        monkeypatch.setattr(wait_sites, "MAX_PLACES_WEIGHED", most)
-        (trace,) = json.loads(invoke("report", path, "--json").stdout)["traces"]
-        found += [finding for finding in trace["findings"] if finding["rule"] == "PIN214"]
-    one_by_one, together = found
-    assert (len(one_by_one["sites"]), len(together["sites"])) == (3, 1)
-    assert together["cost_ms"] == one_by_one["cost_ms"] > 0
 
 
 CHAINS = {
@@ -328,6 +292,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 def test_a_source_beside_a_trace_never_ends_a_report(
@@ -342,27 +307,6 @@ def test_a_source_beside_a_trace_never_ends_a_report(
     builder.call("cudaStreamSynchronize", 3, 60)
     took = spent(builder.write(tmp_path / "trace.json"))  # a crash of Python's parser ends only its process
     assert took.status == 0, took
-
-
-def test_long_sources_and_lines_name_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    trace = tmp_path / "trace.json"
-    trace.write_text("{}")
-    for text, is_read in (
-        ("x = 1\n", True),
-        ("x" * LONGEST_LINE_CHARS, True),
-        ("x" * (LONGEST_LINE_CHARS + 1), False),
-        ("x = 1\n" * (MAX_BYTES // 6 + 1), False),
-    ):
-        (tmp_path / "train.py").write_text(text)
-        assert (Sources(str(trace)).text("train.py") is not None) == is_read
-
-
-def test_code_that_python_refuses_as_too_deep_has_no_lines() -> None:
-    deep = "x = " + "-" * 9_000 + "1"
-    assert not fits(deep, "f", 1)
-    assert not may_call(deep, 1)
-    assert call_line(deep, "<module>", 1, "item", of_object=True) is None
 
 
 @pytest.mark.parametrize("trailing", [b"garbage", b'\n{"traceEvents": []}', b"]"])

@@ -74,11 +74,6 @@ def test_gaps_cover_what_is_missing_between_first_and_last(pairs: list[tuple[int
     assert is_normal(result)
 
 
-@given(PAIRS)
-def test_length_counts_the_covered_times(pairs: list[tuple[int, int]]) -> None:
-    assert length(united(pairs)) == len(listed(pairs))
-
-
 @given(PAIRS, PAIRS)
 def test_covered_measures_each_interval_by_itself(a: list[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
     result = covered(united(a), *columns(asked))

@@ -8,7 +8,6 @@ import pytest
 from recordings import TRACES
 
 import pinprof
-from pinprof.cli.group import SECTIONS
 
 TRACE = TRACES / "pageable_blocking.stack.json.gz"
 AFTER = TRACES / "prefetch.stack.json.gz"
@@ -111,10 +110,3 @@ def test_a_line_says_what_to_call(call: str, way_out: str, r: Any) -> None:
     with pytest.raises((pinprof.PinprofError, AttributeError, TypeError), match=way_out) as raised:
         eval(call, {**globals(), "r": r})
     assert "\n" not in str(raised.value)
-
-
-def test_commands_without_a_function_name_what_to_call() -> None:
-    changing = SECTIONS["Record and report"] + SECTIONS["Change and compare"]
-    for command in {*changing} - {"compare"}:
-        with pytest.raises(AttributeError, match=f"`pinprof {command}` is a command, for a terminal; in Python "):
-            pinprof.__getattr__(command)

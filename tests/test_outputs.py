@@ -64,13 +64,6 @@ def test_a_link_stays_and_its_target_is_written(tmp_path: Path, *, is_there: boo
     assert [path.name for path in folder.iterdir()] == ["target"]
 
 
-def test_a_link_to_itself_is_an_error_and_stays(tmp_path: Path) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(PinprofError, match="cannot be written"):
-        write_whole(tmp_path / "loop", "new")
-    assert (tmp_path / "loop").is_symlink()
-
-
 def test_a_pipe_gets_the_text_and_stays_one(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -164,6 +157,7 @@ def test_a_link_to_a_folder_that_is_not_there_is_refused_at_once(tmp_path: Path)
         check_outputs([str(tmp_path / "link")], force=True)
 
 
+@pytest.mark.slow
 def test_what_pinprof_made_is_known_by_its_content(tmp_path: Path) -> None:
     page, of_ranks, empty, packed = (tmp_path / name for name in ("a.html", "b.html", "c.json", "d.json.gz"))
     load(TRACES / "clean.json.gz").save(page)

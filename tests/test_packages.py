@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
@@ -16,10 +15,8 @@ from command_line import invoke
 from packaging.requirements import Requirement
 from recordings import ROOT, TRACES
 
-from pinprof import gpu
 from pinprof.gpu import parsed_link, why_not
-from pinprof.ground.packages import PACKAGES, Package, missing
-from pinprof.program.machine import sees_gpu
+from pinprof.ground.packages import PACKAGES
 
 READING = ROOT / "pinprof" / "reading.txt"
 PROJECT = (ROOT / "pyproject.toml").read_text()
@@ -144,17 +141,6 @@ def test_doctor_says_what_is_missing_and_what_for(told: dict[str, tuple[int, str
 # ---------------------------------------------------------------- what is here
 
 
-def test_a_package_that_is_there_and_lacks_a_module_is_no_package_to_install() -> None:
-    assert missing(ModuleNotFoundError("", name="torch.no_such_module")) is None
-    assert missing(ModuleNotFoundError("", name="no_such_package")) is None
-
-
-def test_the_new_name_of_hta_does_as_well() -> None:
-    assert Package("no-such-package", "", (), successor="numpy").version == f"numpy {distribution('numpy').version}"
-    assert Package("numpy", "", (), successor="msgspec").version == distribution("numpy").version
-    assert Package("no-such-package", "", (), successor="nor-this-one").version is None
-
-
 def test_doctor_says_why_torch_sees_no_gpu_or_which() -> None:
     output = invoke("doctor").stdout
     assert f"\n  torch                  {torch.__version__}\n" in output
@@ -177,15 +163,6 @@ def test_torch_and_driver_fit_or_not(built_for: str | None, driver: int | None, 
     assert said in why_not("torch 2.13", built_for, driver)
 
 
-def test_a_warning_of_torch_about_the_driver_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    def count() -> int:
-        warnings.warn("Can't initialize NVML", stacklevel=2)
-        return 0
-
-    monkeypatch.setattr(torch.cuda, "device_count", count)
-    assert not sees_gpu()  # pytest makes an error of each warning
-
-
 # ---------------------------------------------------------------- the machine
 
 
@@ -201,9 +178,3 @@ def test_a_warning_of_torch_about_the_driver_is_not_ours(monkeypatch: pytest.Mon
 )
 def test_link_of_the_gpu(answer: str, expected: tuple[str | None, int | None, int | None]) -> None:
     assert parsed_link(answer) == expected
-
-
-def test_name_of_the_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "CPU_INFO", tmp_path / "cpuinfo")
-    (tmp_path / "cpuinfo").write_text("processor : 0\nmodel name\t: Xeon : 8480\nmodel name : other\n")
-    assert gpu.name_of_cpu() == "Xeon : 8480"

@@ -20,7 +20,3 @@ SHORT = {
 def test_no_words_are_two_codes_or_a_code_themselves(phrases: list[str]) -> None:
     assert len(set(phrases)) == len(phrases)
     assert not any("_" in phrase and "`" not in phrase for phrase in phrases)
-
-
-def test_a_label_of_a_legend_has_no_backticks() -> None:
-    assert WAITS["item"].plain == ".item()"

@@ -29,10 +29,6 @@ def test_each_thing_is_given_back_with_its_result() -> None:
     assert evaluated("1 + 1", "2 + 2", "3 + 3") == {"1 + 1": 2, "2 + 2": 4, "3 + 3": 6}
 
 
-def test_nothing_needs_no_process() -> None:
-    assert evaluated() == {}
-
-
 def test_the_work_is_not_done_here_nor_all_in_one_process() -> None:
     pids = evaluated(*(f"{number} * 0 + __import__('os').getpid()" for number in range(8)))
     assert len(set(pids.values())) == 2
@@ -159,12 +155,14 @@ def press_ctrl_c(process: "subprocess.Popen[str]", *after: str) -> None:
     os.killpg(process.pid, signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_ctrl_c_lets_the_program_end_by_itself(terminal: Terminal) -> None:
     process = terminal("sys.exit(7)")
     press_ctrl_c(process, "begun", "ready")
     assert process.wait(600) == 7
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_ends_it(terminal: Terminal) -> None:
     process = terminal("time.sleep(600)")
     press_ctrl_c(process, "begun", "ready")

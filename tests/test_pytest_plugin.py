@@ -1,4 +1,3 @@
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -210,12 +209,6 @@ def test_it(pinprof_no_sync):
     result.stdout.fnmatch_lines(["the host waited for the GPU once; *"])
 
 
-def test_the_fixture_asked_for_in_the_middle_of_a_test_is_an_error(run: Run) -> None:
-    result = run("def test_it(request):\n    request.getfixturevalue('pinprof_no_sync')")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*pinprof_no_sync: make it an argument of the test*"])
-
-
 @pytest.mark.parametrize("args", [(), ("-W", "error")], ids=["plain", "-W error"])
 def test_waits_of_another_thread_do_not_count_nor_are_they_seen_there(run: Run, args: tuple[str, ...]) -> None:
     result = run(
@@ -326,24 +319,6 @@ def test_it(model):
     )
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["SKIPPED*no_gpu_sync: needs a GPU that torch can see"])
-
-
-def test_the_marker_is_described(run: Run) -> None:
-    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.no_gpu_sync(allow=0): fail the test if *"])
-    run("", "--fixtures").stdout.fnmatch_lines(["pinprof_no_sync -- *"])
-
-
-@pytest.mark.slow
-def test_the_package_may_be_there_before_pytest_begins(pytester: pytest.Pytester) -> None:
-    """As under `pinprof run -m pytest`, and in notebooks."""
-    distribution = pytester.mkdir("installed") / "any-1.dist-info"
-    distribution.mkdir()
-    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: any\nVersion: 1\n")
-    (distribution / "RECORD").write_text("pinprof/__init__.py,,\npinprof/pytest_plugin.py,,\n")
-    (distribution / "entry_points.txt").write_text("[pytest11]\npinprof = pinprof.pytest_plugin\n")
-    pytester.makepyfile("def test_it():\n    pass")
-    code = "import sys, pinprof, pytest; sys.path.insert(0, 'installed'); sys.exit(pytest.main(['-W', 'error']))"
-    assert pytester.run(sys.executable, "-c", code).ret == 0
 
 
 PREPARED = """import warnings, pytest, torch

@@ -9,7 +9,7 @@ from pinprof.measurement.trust.doubt import Known
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.options import changes_of
 from pinprof.prediction.scenarios import ALL_WAITS, edits_of
-from pinprof.report.findings.views import brief_views, to_do
+from pinprof.report.findings.views import to_do
 from pinprof.report.whatif.text import prediction_to_text
 
 RECORDED = TRACES / "experiments"
@@ -99,32 +99,6 @@ def test_a_recorded_experiment_shows_what_it_is_about(
     assert (rule in rules) if rule else not rules
 
 
-def test_batches_of_a_class_with_pin_memory_are_pinned() -> None:
-    analysis = analysis_of(RECORDED / "e9.pinned-with-pin_memory.json.gz")
-    assert analysis.trace.info.loaders_pin is True
-    assert not {finding.rule.id for finding in analysis.findings} & {"PIN101", "PIN104", "PIN105"}
-
-
-@pytest.mark.parametrize("process", [0, 1])
-@pytest.mark.parametrize("case", ["e11.pinned-as-it-arrives", "e12.pageable", "e12.pinned-sent-to-the-child"])
-def test_a_tensor_that_may_have_been_sent_to_a_process_is_said_to_arrive_unpinned(case: str, process: int) -> None:
-    analysis = analysis_of(RECORDED / f"{case}.process{process}.json.gz")
-    assert analysis.trace.info.spawned
-    (finding,) = analysis.findings
-    assert "multiprocessing started this process: if another process sent the tensor" in finding.evidence.text
-    assert to_do(finding) == (
-        "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, "
-        "unpinned"
-    )
-
-
-@pytest.mark.parametrize("case", ["e1.pinned-to", "e3.pin-and-copy-blocking", "e8.pinned-blocking"])
-def test_what_is_pinned_is_not_asked_to_be(case: str) -> None:
-    findings = analysis_of(RECORDED / f"{case}.json.gz").findings
-    (finding,) = (finding for finding in findings if finding.rule.id == "PIN102")
-    assert to_do(finding) == "add non_blocking=True"
-
-
 ADVICE = {
     "e2.blocking": "Pack the many small copies of this line into one",
     "e2.non_blocking-one-synchronize": "Pack the many small copies of the step into one",
@@ -140,27 +114,6 @@ def test_what_a_step_needs_is_not_advised_to_be_done_less_often(case: str) -> No
     (finding,) = (finding for finding in findings if finding.rule.id == "PIN603")
     assert to_do(finding).startswith(ADVICE[case])
     assert "every N steps" not in finding.fix
-
-
-def test_batches_that_are_not_pinned_as_asked_are_in_the_short_report() -> None:
-    analysis = analysis_of(RECORDED / "e9.pinned-without-pin_memory.json.gz")
-    brief = {view.rule.id: view.do for view in brief_views(analysis.profile, analysis.findings)}
-    assert "PIN105" in [finding.rule.id for finding in analysis.findings], "it saves nothing alone"
-    assert "persistent_workers=True if it lacks that" in brief["PIN401"]
-
-
-def test_of_more_pinned_memory_than_the_machine_has_nothing_is_said() -> None:
-    """torch 2.11 counts each tensor that pins the block of another one anew: here more than the machine has."""
-    analysis = analysis_of(RECORDED / "e15.allocate-pinned-again.json.gz")
-    assert analysis.trace.info.host_memory is None
-    assert "PIN109" not in {finding.rule.id for finding in analysis.findings}
-
-
-def test_memory_that_is_pinned_anew_in_each_step_is_no_start_of_cuda() -> None:
-    analysis = analysis_of(RECORDED / "e15.allocate-pinned.json.gz")
-    sites = [site for site in analysis.details.syncs.sites if site.cause == "host_alloc"]
-    assert [(site.call, site.in_steps.count) for site in sites] == [("cudaHostAlloc", 5), ("cudaFreeHost", 5)]
-    assert "one_time" not in {doubt.check for doubt in analysis.profile.doubts}
 
 
 @pytest.mark.parametrize("case", nightly_but(ALWAYS, [(name,) for name, *_ in SHOWS]))

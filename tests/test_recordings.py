@@ -110,14 +110,6 @@ def test_the_profilers_own_synchronize_is_found_once(name: str) -> None:
     assert sum(known(site.total).count for site in sites if site.verdict == "profiler") == 1
 
 
-@pytest.mark.parametrize("name", each_recording(FILES, str))
-def test_every_launch_of_a_step_is_linked(name: str) -> None:
-    trace, profile = loaded(name).trace, loaded(name).profile
-    assert profile.skipped == {}
-    assert not [doubt for doubt in profile.doubts if "launch" in doubt.what]
-    assert profile.steps.count == trace.steps.complete.sum() == TRUTH[name.split(".", maxsplit=1)[0]]["files"][name]
-
-
 class Answer(NamedTuple):
     """What is known of a workload: its copies and why they are exposed, and its waits with the code of their lines."""
 
@@ -186,22 +178,6 @@ def test_a_host_bound_workload_is_called_so_and_its_traced_step_is_not_taken_for
     assert (profile.steps.traced_ns or 0) > 1.3 * plain_ns
     assert profile.estimate.source == "measured"
     assert profile.estimate.step_ns == pytest.approx(plain_ns, rel=0.15)  # two processes, at the mercy of the host
-
-
-@pytest.mark.parametrize("workload", ["prefetch", "readback_async"])
-def test_copies_on_a_side_stream_are_hidden(workload: str) -> None:
-    (group,) = profile_of(workload).copies
-    assert known(group.hidden).overlapped_ns >= 0.8 * known(group.copied).time_ns
-
-
-def test_host_work_after_a_wait_shows_as_its_bubble() -> None:
-    bubbles = {
-        workload: sum(known(site.in_steps_cost).idle_ns for site in profile.sites) / profile.steps.count / 1e6
-        for workload in ("loss_item", "loss_item_host_work")
-        for profile in [profile_of(workload)]
-    }
-    assert bubbles["loss_item"] < 0.3
-    assert bubbles["loss_item_host_work"] > 2.0
 
 
 @pytest.mark.parametrize(

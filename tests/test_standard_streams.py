@@ -76,6 +76,7 @@ def test_what_a_program_prints_at_its_exit_goes_to_its_own_streams(tmp_path: Pat
     assert (tmp_path / "own").read_text() == "written\nat exit\n"
 
 
+@pytest.mark.slow
 def test_a_fork_holds_no_copy(tmp_path: Path) -> None:
     source = (
         "import time\nsys.stdout.flush()\nif os.fork() == 0:\n    os.close(1); os.close(2); time.sleep(90); os._exit(0)"

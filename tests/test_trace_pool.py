@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 from bench_builder import H200, BenchBuilder, as_json, gbps
-from command_line import copying_trace
 from fitting import fitting
 from msgspec.structs import replace
 from trace_builder import TraceBuilder
 
 import pinprof
-from pinprof.bench.advice import pinning
-from pinprof.ground.errors import PinprofError, TraceError
+from pinprof.ground.errors import PinprofError
 from pinprof.ground.processes import children_of
 from pinprof.ranks.rank import RankPart
 from pinprof.trace_pool import measure_files
@@ -109,6 +107,7 @@ def test_a_process_that_is_killed_costs_its_file_only(tmp_path: Path, endless: P
     assert not any(isinstance(outcome, PinprofError) for outcome in outcomes.values())
 
 
+@pytest.mark.slow
 def test_processes_and_this_one_measure_the_same(tmp_path: Path) -> None:
     paths = written(tmp_path, 3)
     here = {path: outcome for each in paths for path, outcome in measure_files([each])}
@@ -117,38 +116,6 @@ def test_processes_and_this_one_measure_the_same(tmp_path: Path) -> None:
 
 SLOW = BenchBuilder(replace(H200, gpu="slow")).add("E13", gbps("HtoD pinned", 4096, 0.5)).build()
 """Of a machine on which a MB takes 2 ms, longer than a step of these traces."""
-
-
-def copying(folder: Path) -> list[str]:
-    """Write traces whose copies are worth pinning at usual rates."""
-    copies = [folder / str(number) for number in range(3)]
-    for copy in copies:
-        copy.mkdir()
-    return [str(copying_trace(copy)) for copy in copies]
-
-
-def savings(outcomes: Iterable[tuple[str, RankPart | PinprofError]]) -> list[float]:
-    parts = [part for _, part in outcomes if isinstance(part, RankPart)]
-    findings = [finding for part in parts for finding in part.findings if finding.rule.family == "copies"]
-    return [finding.saving.saving_ns for finding in findings if finding.saving]
-
-
-@pytest.mark.slow
-def test_processes_are_given_the_machine(tmp_path: Path) -> None:
-    paths = copying(tmp_path)
-    assert min(savings(measure_files(paths, workers=2))) > 0
-    assert savings(measure_files(paths, workers=2, machine=pinning(SLOW))) == [0, 0, 0]
-    assert savings(measure_files(paths[:1], machine=pinning(SLOW))) == [0]
-
-
-@pytest.mark.slow
-def test_a_program_without_a_guard_can_measure(tmp_path: Path) -> None:
-    """`multiprocessing` would run it again in every process."""
-    paths = written(tmp_path, 2)
-    program = tmp_path / "program.py"
-    program.write_text(f"from pinprof.trace_pool import measure_files\nprint(len(dict(measure_files({paths}))))\n")
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
-    assert done.stdout == "2\n"
 
 
 @pytest.mark.slow
@@ -186,13 +153,3 @@ def test_a_program_measures_a_job(tmp_path: Path) -> None:
     assert list(report.skipped) == [str(tmp_path / "broken.json")]
     report.save(tmp_path / "job.json")
     assert fitting((tmp_path / "job.json").read_text())["ranks"]["world_size"] == 3
-
-
-def test_what_is_no_job_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "rank0.json").write_text("<html>")
-    with pytest.raises(TraceError, match="is not JSON"):
-        pinprof.load(tmp_path)
-    (path,) = written(tmp_path, 1)
-    report = pinprof.load([path])
-    assert not isinstance(report, pinprof.JobReport)
-    assert pinprof.load(tmp_path).profile.path == report.profile.path

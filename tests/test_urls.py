@@ -19,17 +19,8 @@ def test_urls_are_told(path: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "trace.json",
-        "C:\\runs\\a.json",
-        "C:/a.json",
-        "C://a.json",
-        "12:30.json",
-        "a:b",
-        "./s3://x",
-        "-",
-        "",
-        "://a",
-        "a//b",
+        *("trace.json", "C:\\runs\\a.json", "C:/a.json", "C://a.json", "12:30.json", "a:b", "./s3://x", "-", ""),
+        *("://a", "a//b"),
     ],
 )
 def test_names_with_colons_and_drives_are_paths(path: str) -> None:
@@ -62,23 +53,6 @@ def test_secrets_are_not_shown(url: str, text: str) -> None:
     assert shown(url) == text
     assert shown(text) == text  # once is enough
     assert redacted(f"{url}: no such file") == f"{text}: no such file"
-
-
-@pytest.mark.parametrize(
-    ("url", "text"),
-    [
-        ("https://host/a.json;token=secret/b;c=secret", "https://host/a.json;***/b;***"),
-        ("https://us er:se cret@host/a b.json?c d", "https://***@host/a b.json?***"),
-    ],
-)
-def test_of_an_address_alone_it_is_known_where_it_ends(url: str, text: str) -> None:
-    assert shown(url) == text
-    assert shown(text) == text
-
-
-def test_secrets_in_a_sentence_are_not_shown() -> None:
-    text = "404, url='https://u:secret@host/a?sig=secret', and s3://k:secret@b/c; train.py:12"
-    assert redacted(text) == "404, url='https://***@host/a?***', and s3://***@b/c; train.py:12"
 
 
 SECRET = "S3CRETtoken"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recordings import TRACES
-from trace_builder import AUTOGRAD, COMPUTE, SIDE, TraceBuilder
+from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 
 from pinprof.analyses.by_name.kernels import GpuStream, KernelSums
 from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, MAX_KEPT_NAMES, Origin
@@ -25,7 +25,6 @@ UNKNOWN = Origin(None, None, None, 0, None, 0)
 OTHER = 555
 """A thread that launches nothing."""
 MOMENTS = 40
-HOUR_US = 3_600_000_000
 
 
 def profile_of(builder: TraceBuilder) -> Profile:
@@ -97,16 +96,6 @@ def test_kernels_count_to_the_op_that_launches_them_itself() -> None:
     assert launched == {"aten::linear": (0, 0), "aten::addmm": (2, 600 * US), "aten::relu": (4, 200 * US)}
 
 
-def test_the_time_in_calls_that_block_is_told_apart() -> None:
-    builder = training()
-    for start in (0, 1000):
-        builder.op("aten::_local_scalar_dense", start + 350, 400)
-        builder.call("cudaStreamSynchronize", start + 360, 380)
-    (waiting, *others) = ops_of(profile_of(builder)).rows
-    assert (waiting.name, waiting.own_ns, waiting.stall_ns) == ("aten::_local_scalar_dense", 800 * US, 760 * US)
-    assert {row.stall_ns for row in others} == {0}
-
-
 def test_ops_of_autograd_and_of_threads_that_launch_count_and_no_others() -> None:
     builder = training()
     builder.op("autograd::engine::evaluate_function: MmBackward0", 400, 100, thread=AUTOGRAD)
@@ -119,20 +108,6 @@ def test_ops_of_autograd_and_of_threads_that_launch_count_and_no_others() -> Non
     assert own_times["aten::mm"] == (1, 60)
     assert own_times["replica"] == (1, 30)
     assert "aten::pin_memory" not in own_times
-
-
-def test_ops_outside_of_the_complete_steps_do_not_count() -> None:
-    builder = training()
-    builder.op("aten::late", 2100, 10)
-    assert "aten::late" not in own(profile_of(builder))
-
-
-def test_ops_that_a_rounded_trace_lets_overlap_count_once() -> None:
-    builder = training()
-    builder.op("first", 700, 10)
-    builder.op("second", 709, 11)
-    own_times = own(profile_of(builder))
-    assert own_times["first"][1] + own_times["second"][1] == 20
 
 
 @st.composite
@@ -197,31 +172,6 @@ def test_copies_make_the_gpu_busy_and_are_no_kernels() -> None:
     assert (sums.time_ns, sums.busy_ns, sums.devices, sums.names) == (800 * US, 1000 * US, 1, 2)
 
 
-def test_kernels_that_no_complete_step_launched_do_not_count() -> None:
-    builder = training()
-    builder.kernel(2200, 100, launch=2100, name="late")
-    assert "late" not in gpu_time(profile_of(builder))
-
-
-def test_streams_come_with_the_longest_time_first() -> None:
-    builder = steps()
-    builder.kernel(110, 10, launch=100, stream=COMPUTE)
-    builder.kernel(130, 50, launch=120, stream=SIDE)
-    builder.kernel(1110, 20, launch=1100, stream=3, device=1)
-    (row,) = kernels_of(profile_of(builder)).rows
-    assert row.lanes == (GpuStream(0, SIDE), GpuStream(1, 3), GpuStream(0, COMPUTE))
-
-
-def test_collectives_are_told_apart_by_what_the_trace_calls_them() -> None:
-    builder = training()
-    builder.collective(700, 100, launch=600)
-    assert [(row.name, row.communication) for row in kernels_of(profile_of(builder)).rows] == [
-        ("gemm", False),
-        ("relu", False),
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", True),
-    ]
-
-
 def test_all_kernels_of_a_graph_belong_to_its_launch() -> None:
     builder = steps()
     for start in (0, 1000):
@@ -279,50 +229,7 @@ def test_the_line_is_told_where_the_source_has_only_one(tmp_path: Path) -> None:
     assert (kernel.origin, op.origin) == (expected, expected)
 
 
-def test_backward_belongs_to_the_line_that_runs_it() -> None:
-    builder = steps(1)
-    builder.function("train.py(1): step", 50, 800)
-    builder.function("<built-in method run_backward of torch._C._EngineBase object at 0x7f>", 200, 500)
-    builder.op("autograd::engine::evaluate_function: MmBackward0", 300, 100, thread=AUTOGRAD)
-    builder.op("aten::mm", 310, 50, thread=AUTOGRAD)
-    builder.kernel(400, 50, launch=320, thread=AUTOGRAD)
-    builder.op("outside", 720, 10, thread=AUTOGRAD)
-    profile = profile_of(builder)
-    origins = {row.name: row.origin.function for row in ops_of(profile).rows}
-    assert origins == {"autograd::engine::evaluate_function: MmBackward0": "step", "aten::mm": "step", "outside": None}
-    (kernel,) = kernels_of(profile).rows
-    assert (kernel.op, kernel.origin.function) == ("aten::mm", "step")
-
-
 # ---------------------------------------------------------------- little, much, and withheld
-
-
-def test_a_trace_of_the_host_alone_has_ops_and_no_kernels() -> None:
-    builder = steps()
-    builder.op("aten::mm", 100, 30)
-    profile = profile_of(builder)
-    assert isinstance(profile.kernels, Withheld)
-    (row,) = ops_of(profile).rows
-    assert (row.name, row.own_ns, row.stall_ns, row.kernels) == ("aten::mm", 30 * US, None, None)
-
-
-def test_a_trace_of_the_gpu_alone_has_kernels_and_no_ops() -> None:
-    builder = TraceBuilder()
-    builder.activity("kernel", "gemm", 10, 20, correlation=1, device=0, stream=COMPUTE)
-    profile = profile_of(builder)
-    (row,) = kernels_of(profile).rows
-    assert (row.name, row.time_ns, row.op, row.origin) == ("gemm", 20 * US, None, UNKNOWN)
-    assert ops_of(profile).rows == ()
-
-
-def test_without_steps_the_whole_trace_counts() -> None:
-    builder = TraceBuilder()
-    builder.op("aten::mm", 0, 30)
-    builder.kernel(20, 70, launch=10)
-    profile = profile_of(builder)
-    assert own(profile) == {"aten::mm": (1, 30)}
-    assert gpu_time(profile) == {"gemm": (1, 70)}
-    assert ops_of(profile).host_ns == pytest.approx(90 * US, abs=2)
 
 
 def test_the_cheapest_of_many_names_are_left_out() -> None:
@@ -348,11 +255,3 @@ def test_kernels_are_withheld_where_some_are_lost() -> None:
     profile = profile_of(builder)
     assert isinstance(profile.kernels, Withheld)
     assert {(row.kernels, row.kernel_ns) for row in ops_of(profile).rows} == {(None, None)}
-
-
-def test_ops_are_withheld_where_steps_are_of_several_recordings() -> None:
-    builder = training()
-    builder.step(2, 2 * HOUR_US, 1000)
-    builder.op("aten::relu", 2 * HOUR_US + 10, 10)
-    builder.kernel(2 * HOUR_US + 30, 10, launch=2 * HOUR_US + 12)
-    assert isinstance(profile_of(builder).ops, Withheld)

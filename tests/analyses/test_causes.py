@@ -399,13 +399,9 @@ def test_other_rows_of_ops_make_no_new_tensor(ops: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("overhead", "cause"),
     [
-        ("Command Buffer Full", "queue_full"),
-        ("Lazy Function Loading", "module_load"),
-        ("Runtime Triggered Module Loading", "module_load"),
-        ("Activity Buffer Request", "profiler"),
-        ("Buffer Flush", "profiler"),
-        ("Instrumentation", "profiler"),
-        ("Resource", "profiler"),
+        *(("Command Buffer Full", "queue_full"), ("Lazy Function Loading", "module_load")),
+        *(("Runtime Triggered Module Loading", "module_load"), ("Activity Buffer Request", "profiler")),
+        *(("Buffer Flush", "profiler"), ("Instrumentation", "profiler"), ("Resource", "profiler")),
     ],
 )
 def test_what_cupti_says_of_a_call_is_its_cause(call: str, overhead: str, cause: str) -> None:
@@ -573,12 +569,9 @@ def test_hip_records_a_value_that_is_read_as_a_copy_on_the_gpu(duration: int, ex
 @pytest.mark.parametrize(
     ("call", "kind"),
     [
-        ("cudaMemcpyAsync", "DtoD (Device -> Device)"),
-        ("cudaMemcpy", "DtoD (Device -> Device)"),
-        ("cuMemcpyDtoD_v2", "DtoD (Device -> Device)"),
-        ("cudaMemcpyPeerAsync", "PtoP (Device -> Device)"),
-        ("cudaMemcpyAsync", PINNED_FROM_HOST),
-        ("cudaMemcpyAsync", PINNED_TO_HOST),
+        *(("cudaMemcpyAsync", "DtoD (Device -> Device)"), ("cudaMemcpy", "DtoD (Device -> Device)")),
+        *(("cuMemcpyDtoD_v2", "DtoD (Device -> Device)"), ("cudaMemcpyPeerAsync", "PtoP (Device -> Device)")),
+        *(("cudaMemcpyAsync", PINNED_FROM_HOST), ("cudaMemcpyAsync", PINNED_TO_HOST)),
         ("hipMemcpyAsync", "HtoD (Host -> Device)"),
     ],
 )

@@ -45,15 +45,3 @@ def test_a_rate_is_made_of_the_copies_whose_size_is_recorded() -> None:
     builder.copy("HtoD (Pinned -> Device)", 200, 100, launch=1)
     del builder.events[-1]["args"]["bytes"]
     assert groups_of(builder)["HtoD", "pinned"].copied.bandwidth_gbps == 10.0
-
-
-def test_a_copy_of_no_time_has_no_rate() -> None:
-    builder = TraceBuilder()
-    builder.copy("HtoD (Pinned -> Device)", 0, 0, launch=0)
-    assert groups_of(builder)["HtoD", "pinned"].copied.bandwidth_gbps is None
-
-
-def test_a_trace_without_copies_has_no_groups() -> None:
-    builder = TraceBuilder()
-    builder.kernel(0, 10, launch=0)
-    assert groups_of(builder) == {}

@@ -3,7 +3,7 @@
 from itertools import permutations
 
 import pytest
-from trace_builder import AUTOGRAD, MAIN, SIDE, TraceBuilder
+from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 
 from pinprof.analyses.syncs.sites import measure_syncs
 
@@ -111,14 +111,6 @@ def test_waits_of_two_steps_or_threads_are_no_group(border: float, thread: int, 
     assert set(groups(builder).values()) == expected
 
 
-def test_a_wait_without_a_bubble_is_in_no_group() -> None:
-    builder = TraceBuilder()
-    waits(builder, "first", "second")
-    builder.kernel(20, 1000, launch=12, stream=SIDE)  # goes on all the time
-    builder.kernel(1100, 100, launch=590)
-    assert groups(builder) == {"first": None, "second": None}
-
-
 @pytest.mark.parametrize(("next_kernel", "expected"), [(631, None), (632, None), (633, 0)])
 def test_a_bubble_that_is_no_longer_than_the_wait_makes_no_group(next_kernel: float, expected: int | None) -> None:
     """The second wait takes 60 µs, 2 of them for its copy: without it the host would be there 60 µs earlier."""
@@ -127,28 +119,6 @@ def test_a_bubble_that_is_no_longer_than_the_wait_makes_no_group(next_kernel: fl
     read(builder, "second", 510, ready=570)  # from 515 to 575
     builder.kernel(next_kernel, 100, launch=600)  # idle from 572
     assert groups(builder) == {"first": expected, "second": expected}
-
-
-def test_the_two_calls_of_a_blocking_copy_are_one_wait() -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    builder.function("train.py(3): load", 90, 500)
-    builder.op("aten::copy_", 95, 490)
-    builder.copy("HtoD (Pageable -> Device)", 510, 60, launch=100, call=430)  # both await the copy: to 530, to 575
-    builder.call("cudaStreamSynchronize", 531, 44)
-    builder.kernel(1600, 100, launch=1590)
-    assert groups(builder) == {"load": None}
-
-
-def test_a_blocking_copy_behind_a_wait_is_in_its_group() -> None:
-    builder = TraceBuilder()
-    waits(builder, "first")
-    builder.function("train.py(3): load", 510, 90)
-    builder.op("aten::copy_", 511, 85)
-    builder.copy("HtoD (Pageable -> Device)", 520, 60, launch=515, call=45)
-    builder.call("cudaStreamSynchronize", 561, 24)
-    builder.kernel(1600, 100, launch=1590)  # 60 of 1098 µs are busy
-    assert groups(builder) == {"first": 0, "load": 0}
 
 
 @pytest.mark.parametrize(("followed", "expected"), [(1, None), (2, 0), (3, 0)])
@@ -164,30 +134,3 @@ def test_a_site_is_in_a_group_if_at_least_half_of_its_waits_are(followed: int, e
             read(builder, "second", start + 510, ready=start + 516)
     builder.kernel(4100, 100, launch=4090)
     assert groups(builder) == {"first": expected, "second": expected}
-
-
-def test_a_wait_for_nothing_between_them_does_not_matter() -> None:
-    builder = TraceBuilder()
-    waits(builder, "first", "second")
-    builder.call("cudaMalloc", 508, 1)
-    builder.kernel(600, 100, launch=590)
-    assert groups(builder) == {"first": 0, None: None, "second": 0}
-
-
-def test_waits_for_two_gpus_are_no_group() -> None:
-    builder = TraceBuilder()
-    waits(builder, "first")
-    builder.kernel(20, 600, launch=508, device=1)
-    builder.function("train.py(3): second", 510, 115)
-    builder.call("cudaDeviceSynchronize", 512, 110)
-    builder.kernel(1000, 100, launch=990)
-    builder.kernel(1000, 100, launch=995, device=1)
-    assert groups(builder) == {"first": None, "second": None}
-
-
-@pytest.mark.parametrize("call", ["cudaMalloc", "cudaStreamSynchronize"])
-def test_a_trace_without_gpu_work_has_no_groups(call: str) -> None:
-    builder = TraceBuilder()
-    builder.call(call, 0, 30)
-    builder.call("cudaStreamSynchronize", 50, 30)
-    assert set(groups(builder).values()) == {None}

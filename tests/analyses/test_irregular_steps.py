@@ -9,7 +9,7 @@ from pinprof.details import Details, details_of
 from pinprof.measurement.measure import measure
 from pinprof.replay import Replay
 from pinprof.trace.collectives import match_collectives
-from pinprof.trace.metadata.run_log import CHECKPOINT, EPOCH, EVALUATION, RUN_KEY, IrregularWork, RunLog
+from pinprof.trace.metadata.run_log import EVALUATION, RUN_KEY, IrregularWork, RunLog
 
 
 def steps_of(*lengths: float, work: tuple[float, ...] = ()) -> TraceBuilder:
@@ -37,13 +37,6 @@ def test_a_long_step_among_usual_ones_is_left_out() -> None:
     assert measured.steps.device_ns == pytest.approx(1_000_000, rel=0.01)
 
 
-def test_a_step_with_more_work_of_the_gpu_says_so() -> None:
-    work = (500.0, 500.0, 500.0, 8500.0, 500.0, 500.0)
-    measured = details(steps_of(1000, 1000, 1000, 9000, 1000, 1000, work=work))
-    (long,) = measured.irregular
-    assert (long.step, long.reason) == (3, "gpu")
-
-
 @pytest.mark.parametrize(
     "lengths",
     [
@@ -59,12 +52,6 @@ def test_steps_that_only_scatter_all_count(lengths: tuple[float, ...]) -> None:
     assert measured.trace.steps.complete.all()
 
 
-def test_input_that_comes_in_bursts_belongs_to_the_steps() -> None:
-    builder = steps_of(1000, 1000, 9000, 1000, 1000, 1000)
-    builder.event("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 2200, 8000)
-    assert details(builder).irregular == ()
-
-
 def test_the_report_tells_of_it() -> None:
     profile = measure(steps_of(1000, 1010, 9000, 990, 1000, 1000).read())
     (doubt,) = (doubt for doubt in profile.doubts if doubt.check == "irregular_steps")
@@ -72,21 +59,6 @@ def test_the_report_tells_of_it() -> None:
     assert "adds 1.33 ms per step to the mean" in doubt.effect
     assert doubt.level == "unsure"
     assert profile.steps.traced_ns == pytest.approx(1_000_000, rel=0.01)
-
-
-def test_the_report_tells_what_was_noted_in_it() -> None:
-    builder = steps_of(1000, 1010, 9000, 990, 1000, 1000)
-    windows = (("warm-up", 4), ("recorded", 6))
-    log = RunLog(
-        0,
-        windows,
-        *((0,) * 10,) * 4,
-        0,
-        work=(IrregularWork(6, EVALUATION), IrregularWork(6, CHECKPOINT), IrregularWork(7, EPOCH)),
-    )
-    builder.metadata[RUN_KEY] = to_builtins(log)
-    (doubt,) = (doubt for doubt in measure(builder.read()).doubts if doubt.check == "irregular_steps")
-    assert "; it has an evaluation and saving a checkpoint in it, which adds 1.33 ms" in doubt.effect
 
 
 @pytest.mark.parametrize(

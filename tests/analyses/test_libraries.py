@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from detector import FOLDER, LOSS, NMS, STEPS, WAITS, Wait, detector, in_detector
+from detector import FOLDER, LOSS, NMS, STEPS, WAITS, detector, in_detector
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs.sites import Site, measure_syncs
@@ -17,14 +17,10 @@ def test_each_library_function_that_a_line_calls_is_a_site() -> None:
     sites = sites_of(detector())
     assert Counter((site.line, str(site.library) if site.library else None, site.cause) for site in sites) == Counter(
         [
-            (30, f"{FOLDER}/transform.py:245", "item"),
-            (30, f"{FOLDER}/_utils.py:60", "nonzero"),
-            (30, "torchvision/ops/boxes.py:83", "nonzero"),
-            (30, f"{FOLDER}/roi_heads.py:32", "nonzero"),
-            (30, f"{FOLDER}/roi_heads.py:32", "mask_index"),
-            (30, f"{FOLDER}/roi_heads.py:40", "nonzero"),
-            (32, None, "item"),
-            (60, "torchvision/ops/boxes.py:83", "nonzero"),
+            *((30, f"{FOLDER}/transform.py:245", "item"), (30, f"{FOLDER}/_utils.py:60", "nonzero")),
+            *((30, "torchvision/ops/boxes.py:83", "nonzero"), (30, f"{FOLDER}/roi_heads.py:32", "nonzero")),
+            *((30, f"{FOLDER}/roi_heads.py:32", "mask_index"), (30, f"{FOLDER}/roi_heads.py:40", "nonzero")),
+            *((32, None, "item"), (60, "torchvision/ops/boxes.py:83", "nonzero")),
         ]
     )
     assert {site.total.count for site in sites} == {STEPS}
@@ -43,18 +39,6 @@ def test_a_line_that_moved_is_the_same_wait_and_another_function_is_not() -> Non
     same, again, unlike = (sites_of(detector([wait]))[0].identity for wait in (WAITS[3], moved, other))
     assert same == again
     assert same != unlike
-
-
-def test_lines_that_were_recorded_without_stacks_have_no_library() -> None:
-    bare = [Wait(wait.op, wait.cause, (), wait.line, wait.function) for wait in WAITS]
-    sites = sites_of(detector(bare))
-    assert {site.library for site in sites} == {None}
-    assert {site.path for site in sites} == {()}
-    assert len(sites) == 5  # three causes at line 30, one at 32 and one at 60
-
-
-def test_a_trace_without_lines_and_functions_has_no_library() -> None:
-    assert {(site.place, site.library) for site in sites_of(detector(with_lines=False))} == {(Place(), None)}
 
 
 def with_functions(call: str = "cudaStreamSynchronize") -> TraceBuilder:

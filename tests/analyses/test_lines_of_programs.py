@@ -1,6 +1,5 @@
 """Programs of ops and waits, some of them every few steps: no wait gets the line of another."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -157,14 +156,6 @@ def test_no_wait_gets_the_line_of_another(first: int) -> None:
         assert not wrong, f"seed {seed}: {wrong}"
 
 
-@pytest.mark.slow
-def test_most_waits_get_their_line() -> None:
-    counts: Counter[bool] = Counter()
-    for seed in range(40):
-        counts.update(got is not None for _, got in given(any_program(seed)))
-    assert counts[True] > 0.7 * counts.total()
-
-
 def lines_of(pairs: list[tuple[int, int | None]], line: int) -> set[int | None]:
     return {got for true, got in pairs if true == line}
 
@@ -177,12 +168,6 @@ EVERY_TEN = Statement("aten::item", 10, 7)  # step 37 is recorded; lines are lea
 def test_a_read_every_ten_steps_beside_another_of_each_step_has_its_line() -> None:
     pairs = given([*OPS[:8], EVERY_TEN, EACH_STEP, *OPS[8:]])
     assert pairs == [(9, 9), (9, 9), (8, 8), (9, 9), (9, 9), (9, 9)]
-
-
-def test_without_watching_a_read_every_ten_steps_has_none_and_the_others_keep_theirs() -> None:
-    pairs = given([*OPS[:8], EVERY_TEN, *OPS[8:16], EACH_STEP, *OPS[16:]], watching=0)
-    assert lines_of(pairs, 8) == {None}
-    assert lines_of(pairs, 17) == {17}
 
 
 @pytest.mark.parametrize(("evaluations", "line"), [(None, None), ([], None), ([100], 8), ([37, 100], None)])
@@ -240,13 +225,6 @@ SAME = [Statement("aten::op0")] * 20
 """Too many for the ops around a wait to identify it."""
 
 
-def test_reads_have_their_line_where_an_evaluation_calls_what_may_read_too() -> None:
-    """What `inverse` runs is not known, but it comes in other steps than those that were recorded."""
-    inverse = Statement("aten::inverse", 100, 60)
-    pairs = given([*SAME, EACH_STEP, *SAME, EACH_STEP, *SAME, EACH_STEP, *SAME, inverse])
-    assert {got == true for true, got in pairs} == {True}
-
-
 @pytest.mark.parametrize("evaluations", [None, [60]])
 def test_layers_among_the_same_ops_have_their_lines_by_the_order_of_all_their_waits(
     evaluations: list[int] | None,
@@ -256,12 +234,6 @@ def test_layers_among_the_same_ops_have_their_lines_by_the_order_of_all_their_wa
     pairs = given([*layer, *layer, *layer], evaluations=evaluations)
     assert len(pairs) == 45
     assert {got == true for true, got in pairs} == {True}
-
-
-def test_layers_that_take_turns_among_the_same_ops_have_no_line() -> None:
-    turns = [Statement("aten::index", 2, phase) for phase in (0, 1)]
-    pairs = given([*SAME, turns[0], *SAME, *SAME, turns[1], *SAME], lines=1)
-    assert {got for _, got in pairs} == {None}
 
 
 def test_what_pinprof_asks_while_it_records_lines_is_no_op_of_the_program() -> None:
@@ -369,14 +341,6 @@ def test_malformed_contexts_are_none(section: object) -> None:
     trace = builder.read()
     assert trace.info.contexts is None
     assert lines_of_waits(trace, measure_stalls(trace)) == [None, None]
-
-
-def test_a_trace_without_waits_has_no_lines() -> None:
-    builder, _ = built(OPS[:3], range(2))
-    builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(Contexts())
-    trace = builder.read()
-    assert lines_of_waits(trace, measure_stalls(trace)) == []
-    assert learn_contexts(trace, measure_stalls(trace), []) == Contexts()
 
 
 def test_a_line_whose_own_waits_are_of_another_op_is_no_rival() -> None:

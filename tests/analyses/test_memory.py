@@ -37,27 +37,6 @@ def test_peak_stands_in_a_step_and_in_the_op_that_allocates_for_itself() -> None
     assert peak.step_fraction == pytest.approx(0.45)
 
 
-def test_of_equal_peaks_the_first_is_taken() -> None:
-    builder = stepping()
-    builder.memory(260, 3 * GIB, 6 * GIB)
-    (peak,) = peaks(builder)
-    assert peak.step == 1  # ProfilerStep#1
-
-
-def test_an_allocation_of_no_other_op_is_named_itself() -> None:
-    builder = stepping()
-    builder.op("aten::empty", 270, 5)
-    builder.memory(272, 5 * GIB, 6 * GIB)
-    builder.op("aten::emptying", 280, 10)
-    builder.op("aten::empty", 282, 4)
-    builder.memory(283, 6 * GIB, 6 * GIB)
-    (peak,) = peaks(builder)
-    assert peak.op == "aten::emptying"
-    builder.events[-1]["args"]["Total Allocated"] = 0
-    (peak,) = peaks(builder)
-    assert peak.op == "aten::empty"
-
-
 def test_a_peak_outside_of_steps_and_ops() -> None:
     builder = stepping()
     builder.op("aten::relu", 320, 20)
@@ -90,31 +69,3 @@ def test_report_says_it_in_all_forms() -> None:
             "op": "aten::mm",
         }
     ]
-
-
-def test_without_steps_the_peak_is_one_of_the_trace() -> None:
-    builder = TraceBuilder()
-    builder.op("aten::mm", 0, 100)
-    builder.kernel(20, 80, launch=10)
-    builder.memory(50, GIB)
-    analysis = analyse(builder.read())
-    assert "at 50 % of the trace, in aten::mm" in to_brief(analysis.profile, analysis.findings)
-
-
-def test_report_says_nothing_where_it_was_not_recorded() -> None:
-    builder = stepping()
-    builder.events = [event for event in builder.events if event["ph"] == "X"]
-    analysis = analyse(builder.read())
-    assert analysis.profile.memory == ()
-    assert "memory:" not in trace_to_text(analysis.profile, analysis.findings)
-
-
-def test_short_report_names_the_fullest_of_many_gpus() -> None:
-    builder = stepping()
-    for device in range(1, 5):
-        builder.memory(device, device * GIB, device=device)
-    analysis = analyse(builder.read())
-    text = " ".join(to_brief(analysis.profile, analysis.findings).split())
-    assert "GPU memory: GPU 4 peak 4.00 GiB allocated" in text
-    assert "; GPU 0 peak 3.00 GiB allocated" in text
-    assert "GPU 1" not in text

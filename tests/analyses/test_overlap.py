@@ -53,21 +53,6 @@ def test_a_copy_after_the_last_kernel_counts_where_those_before_it_are_exposed_t
     assert EXPOSED_MS.of(profile) == Known(300_000)
 
 
-def test_a_single_copy_after_the_last_kernel_counts() -> None:
-    builder = TraceBuilder()
-    builder.kernel(0, 100, launch=-10)
-    builder.copy(PINNED, 50, 100, launch=-5, stream=SIDE)
-    assert overlap_of(builder).fraction == 0.5
-
-
-def test_memsets_hide_no_copy() -> None:
-    builder = TraceBuilder()
-    builder.activity("gpu_memset", "Memset (Device)", 0, 100, correlation=0, device=0, stream=COMPUTE)
-    builder.copy(PINNED, 0, 100, launch=0, stream=SIDE)
-    (device,) = overlap_of(builder).devices
-    assert device.overlapped_ns == 0
-
-
 def test_copies_in_both_directions_at_once_count_once() -> None:
     builder = TraceBuilder()
     builder.copy(PINNED, 0, 100, launch=0, stream=SIDE)
@@ -93,11 +78,7 @@ EXPOSED_COPIES: dict[str, tuple[list[Part], str, int]] = {
     ),
     "before a kernel of its stream": ([kernel(150, 40, launch=-60), copied(stream=COMPUTE)], "same_stream", 100),
     "behind a kernel of its stream": ([kernel(-50, 40, launch=-60), copied(stream=COMPUTE)], "same_stream", 100),
-    "that had ended when a kernel came": (
-        [copied(), kernel(200, 50, launch=150)],
-        "no_kernels_to_overlap",
-        100,
-    ),
+    "that had ended when a kernel came": ([copied(), kernel(200, 50, launch=150)], "no_kernels_to_overlap", 100),
     "that begins before the kernels": ([copied(), kernel(30, 200, launch=10)], "no_kernels_to_overlap", 30),
     "that begins before them, launched behind": ([copied(), kernel(30, 200, launch=-10)], "launched_late", 30),
     "with an end behind a kernel": (

@@ -8,7 +8,7 @@ from trace_builder import AUTOGRAD, TraceBuilder
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.ground.intervals import union
 from pinprof.trace import read_trace
-from pinprof.trace.frames import is_torch_builtin, package_of
+from pinprof.trace.frames import is_torch_builtin
 from pinprof.trace.sources import Sources
 from pinprof.trace.spans.idle_times import long_pauses
 
@@ -49,11 +49,6 @@ def test_the_time_of_the_programs_own_code_is_its_own(tmp_path: Path) -> None:
         ("weights", "", (), 600),
         ("main", "", (), 190),
     ]
-
-
-def test_what_a_builtin_takes_is_of_the_function_that_calls_it(tmp_path: Path) -> None:
-    paused = code(tmp_path, ("train.py(9): weights", 200, 600), ("<built-in function sleep>", 210, 580))
-    assert places(paused) == [("weights", "", (), 600), ("main", "", (), 190)]
 
 
 def test_a_library_is_named_by_what_does_little_else_and_by_what_takes_the_time_in_it(tmp_path: Path) -> None:
@@ -166,11 +161,6 @@ def test_a_hook_of_the_backward_pass_is_named_and_the_thread_that_waits_is_not(t
     assert own[0] == "main"  # between its steps
 
 
-def test_the_profilers_own_time_is_in_no_place(tmp_path: Path) -> None:
-    paused = code(tmp_path, ("torch/profiler/profiler.py(9): step", 150, 700), ("torch/_ops.py(3): __call__", 160, 680))
-    assert places(paused) == [("main", "", (), 90)]
-
-
 @pytest.mark.parametrize(
     ("name", "is_torch"),
     [
@@ -184,16 +174,3 @@ def test_the_profilers_own_time_is_in_no_place(tmp_path: Path) -> None:
 )
 def test_a_builtin_of_torch_is_told_from_pythons(name: str, is_torch: bool) -> None:
     assert is_torch_builtin(name) is is_torch
-
-
-@pytest.mark.parametrize(
-    ("file", "package"),
-    [
-        ("/venv/lib/python3.12/site-packages/transformers/trainer.py", "transformers"),
-        ("/usr/lib/python3.12/json/encoder.py", "json"),
-        ("threading.py", "threading"),
-        ("tqdm/std.py", "tqdm"),
-    ],
-)
-def test_the_package_of_a_file(file: str, package: str) -> None:
-    assert package_of(file) == package

@@ -56,23 +56,6 @@ def test_a_gap_inside_an_op_is_no_pause_wherever_the_op_began() -> None:
     assert pause_of(builder) == Pause(MS // 2, "aten::empty", "aten::add")
 
 
-def test_a_step_within_one_op_has_no_pause() -> None:
-    builder = TraceBuilder()
-    builder.op("aten::empty", 500, 40_000)
-    builder.op("aten::add", 11_500, 100)
-    for start in range(1000, 31_000, 10_000):
-        builder.step(start // 10_000, start, 10_000)
-    pause = pause_of(builder)
-    assert pause
-    assert pause.time_ns == 0
-
-
-def test_without_ops_and_calls_no_pause_is_known() -> None:
-    builder = TraceBuilder()
-    builder.activity("kernel", "gemm", 0, 10, correlation=0, device=0, stream=7)
-    assert pause_of(builder) is None
-
-
 def test_launches_that_take_long_and_are_no_waits_are_counted_per_step() -> None:
     builder = TraceBuilder()
     for start in builder.steps(2, 10_000, length=10_000):

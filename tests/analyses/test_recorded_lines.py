@@ -1,7 +1,5 @@
 """Recorded source lines: learned from marks next to waits, and given to the waits of another trace."""
 
-from pathlib import Path
-
 import pytest
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 from trace_parts import Part, call, function, on_thread, op, scene_of
@@ -9,7 +7,6 @@ from trace_parts import Part, call, function, on_thread, op, scene_of
 from pinprof.analyses.syncs.lines.recorded import learn_lines, lines_of_stalls
 from pinprof.analyses.syncs.sites import measure_syncs
 from pinprof.analyses.syncs.stalls import measure_stalls
-from pinprof.trace import read_trace
 from pinprof.trace.lines import RecordedLines, SourceLine
 from pinprof.trace.tables import Trace
 
@@ -193,38 +190,3 @@ def test_a_recorded_line_brings_cause_function_and_stack() -> None:
     (site,) = measure_syncs(builder.read()).sites
     assert (site.cause, site.file, site.line, site.function) == ("tolist", "src/loss.py", 7, "compute")
     assert site.stack == line.stack
-
-
-def test_all_waits_of_one_line_and_cause_are_one_site() -> None:
-    builder = TraceBuilder()
-    for start in steps(builder):
-        item(builder, start + 100)
-        item(builder, start + 200, op="aten::masked_select")
-    shown = [SourceLine("train.py", 7, "train", (f"torch/_tensor_str.py:{number}:_str",), "print") for number in (1, 2)]
-    builder.metadata["pinprof_lines"] = [
-        {"op": "aten::item", "thread": "main", "at": [vars(shown[0])]},
-        {"op": "aten::masked_select", "thread": "main", "at": [vars(shown[1])]},
-    ]
-    (site,) = measure_syncs(builder.read()).sites
-    assert (site.cause, site.line, site.total.count) == ("print", 7, 6)
-
-
-def test_broken_lines_in_the_metadata_are_left_out() -> None:
-    builder = two_items(TraceBuilder())
-    builder.metadata["pinprof_lines"] = [{"op": 5}]
-    (site,) = measure_syncs(builder.read()).sites
-    assert site.line is None
-
-
-def test_a_recorded_line_goes_before_one_that_is_looked_up(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("def train(loss):\n    loss.item()\n")
-    builder = TraceBuilder()
-    builder.function("train.py(1): train", 10, 200)
-    builder.function("<built-in method item of Tensor object at 0x7f00>", 50, 100)
-    item(builder, 100)
-    builder.kernel(310, 5, launch=302)
-    path = builder.write(tmp_path / "trace.json")
-    assert [site.line for site in measure_syncs(read_trace(path)).sites] == [2]
-    builder.metadata["pinprof_lines"] = [{"op": "aten::item", "thread": "main", "at": [vars(LINES[1])]}]
-    path = builder.write(tmp_path / "trace.json")
-    assert [site.line for site in measure_syncs(read_trace(path)).sites] == [20]

@@ -89,22 +89,6 @@ def test_marks_within_those_of_a_scheduler_say_the_batch() -> None:
     assert (phase.name, phase.count, phase.requests) == ("decode", 4, 4)
 
 
-def test_steps_of_a_training_are_no_batches() -> None:
-    builder = TraceBuilder()
-    for number in range(4):
-        builder.step(number, 1000 * number, 990)
-        builder.kernel(1000 * number + 40, 700, launch=1000 * number + 20)
-    assert details_of(builder.read()).serving == ()
-
-
-def test_the_document_holds_the_phases_in_milliseconds() -> None:
-    document = trace_of(measure(served([PREFILL, *[DECODE] * 6]).read()), Findings())
-    prefill, decode = document.serving
-    assert (prefill.phase, prefill.tokens, prefill.graphs) == ("prefill", 512, 0)
-    assert (decode.phase, decode.count, decode.step_ms, decode.idle_ms) == ("decode", 5, 1.0, 0.28)
-    assert [(fill.mark, fill.ms) for fill in decode.fills] == [("Scheduler: process_outputs", 0.2)]
-
-
 def test_the_report_says_how_fast_tokens_are_made_and_what_fills_the_idle_time() -> None:
     section = serving_section(measure(served([PREFILL, *[DECODE] * 6]).read()))
     assert [fact.name for fact in section.facts] == ["prefill", "decode"]
@@ -140,18 +124,6 @@ def test_what_other_threads_do_fills_no_idle_time() -> None:
         builder.call("cudaStreamQuery", 1000 * number + 300, 600, thread=AUTOGRAD)
     (_, decode) = details_of(builder.read()).serving
     assert decode.fills == details_of(generated()).serving[1].fills
-
-
-def test_marks_of_other_threads_fill_no_idle_time() -> None:
-    builder = served([DECODE] * 7)
-    for number in range(7):
-        builder.on_thread(AUTOGRAD, "user_annotation", "tokenize", 1000 * number + 700, 250)
-    assert details_of(builder.read()).serving == details_of(served([DECODE] * 7).read()).serving
-
-
-def test_the_last_step_is_left_out_as_its_end_may_be_that_of_the_recording() -> None:
-    (_, decode) = details_of(generated(calls_per_step=1)).serving
-    assert decode.count == 6
 
 
 def test_a_step_with_one_call_is_its_batch_and_one_with_several_is_none() -> None:

@@ -42,12 +42,6 @@ def test_one_that_is_left_over_on_both_sides_has_moved_if_cause_and_op_are_the_s
     assert len(match_sites([(A, 1)], [(site("item", "b", op="aten::any"), 1)])) == 2
 
 
-def test_one_that_has_its_counterpart_has_not_moved() -> None:
-    same, new = match_sites([(A, 1)], [(A, 1), (B, 1)])
-    assert shown(same) == ("item:a:None", "item:a:None", False)
-    assert list(new.new()) == [B]
-
-
 def test_most_of_the_waits_moved_to_a_new_place() -> None:
     (match,) = match_sites([(A, 4)], [(A, 1), (B, 3)])
     assert match.moved
@@ -67,7 +61,3 @@ def test_each_line_of_a_function_counts() -> None:
     assert len(list(match.gone())) == 1
     (match,) = match_sites(lines[:1], lines)
     assert len(list(match.new())) == 2
-
-
-def test_nothing_matches_nothing() -> None:
-    assert match_sites([], []) == ()

@@ -1,4 +1,4 @@
-from trace_builder import SIDE, TraceBuilder, without_known_events
+from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analyses.copies import measure_overlap
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_mean, measure_parts
@@ -35,22 +35,6 @@ def test_the_parts_of_a_step_add_up_to_the_time_since_the_step_before() -> None:
 def test_a_single_step_counts_from_its_first_work() -> None:
     (parts,) = parts_of(copying(1))
     assert times(parts) == [[700, 300, 100, 200, 10, 90]]
-
-
-def test_each_device_has_its_own() -> None:
-    builder = copying(3)
-    for step in range(3):
-        builder.kernel(1000 * step + 300, 200, launch=1000 * step + 30, device=1)
-    first, second = parts_of(builder)
-    assert (first.device, second.device) == (0, 1)
-    assert times(second) == [[1000, 200, 0, 0, 0, 800]] * 2
-
-
-def test_without_gpu_there_are_none() -> None:
-    builder = TraceBuilder()
-    builder.op("aten::add", 0, 5)
-    assert parts_of(builder) == ()
-    assert parts_of(without_known_events()) == ()
 
 
 def test_collectives_alone_are_told_from_other_kernels() -> None:
@@ -92,10 +76,6 @@ def test_each_device_has_a_mean_step_of_the_same_length() -> None:
     first, second = means_of(builder, 1000)
     assert first.length_ns == second.length_ns == 1e6
     assert (second.device, second.compute_ns, second.idle_ns) == (1, 100e3, 900e3)
-
-
-def test_without_work_of_steps_there_is_no_mean_step() -> None:
-    assert means_of(without_known_events(), 1000) == ()
 
 
 def test_a_copy_within_the_gpu_is_its_work_and_hides_others() -> None:

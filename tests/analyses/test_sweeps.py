@@ -20,6 +20,7 @@ SWEEPS: dict[str, CodeType] = {
 """The facts that are computed once for a trace."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["small_kernels.stack.json.gz", "launches/lstm.before.json.gz"])
 def test_an_analysis_sweeps_once_for_each_fact(name: str) -> None:
     trace = read_trace(TRACES / name)

@@ -151,52 +151,6 @@ def test_a_blocking_pageable_copy_is_one_wait_of_two_calls() -> None:
     assert cost.idle_ns == 20_000  # 400 to 420, once
 
 
-def test_a_synchronizing_copy_is_its_own_wait() -> None:
-    builder = TraceBuilder()
-    builder.step(0, 0, 2000)
-    correlation = builder.call("hipMemcpyWithStream", 50, 100)
-    name = "Memcpy HtoD (Host -> Device)"
-    builder.activity("gpu_memcpy", name, 60, 80, correlation=correlation, device=0, stream=0)
-    builder.kernel(420, 10, launch=410)
-    site = only_site(builder)
-    assert (site.cause, site.total.own_ns) == ("blocking_copy_htod", 80_000)
-
-
-@pytest.mark.parametrize(
-    ("ops", "op"),
-    [
-        (["aten::index_put_", "aten::_index_put_impl_", "aten::nonzero"], "aten::index_put_"),
-        (["autograd::engine::evaluate_function: IndexBackward0", "aten::item"], "aten::item"),
-    ],
-)
-def test_the_outermost_op_around_a_wait_names_it(ops: list[str], op: str) -> None:
-    builder = TraceBuilder()
-    for depth, name in enumerate(ops):
-        builder.op(name, 100 + depth, 100 - 2 * depth)
-    builder.copy(ITEM_COPY, 120, 2, launch=115, size=4)
-    builder.call("cudaStreamSynchronize", 118, 10)
-    builder.kernel(420, 10, launch=410)
-    assert only_site(builder).op == op
-
-
-def test_the_users_innermost_function_names_the_place_and_the_stack_has_all() -> None:
-    builder = TraceBuilder()
-    builder.step(0, 0, 1000)
-    frames = ("train.py(1): <module>", "src/loss.py(7): compute", "torch/nn/functional.py(99): f", "nn.Module: Loss_0")
-    for depth, function in enumerate(frames):
-        builder.function(function, 50 + depth, 300 - 2 * depth)
-    item(builder, 100, kernel_end=120, stall_end=130)
-    builder.kernel(420, 10, launch=410)
-    site = only_site(builder)
-    assert (site.file, site.function) == ("src/loss.py", "compute")
-    assert site.stack == (
-        "nn.Module: Loss_0",
-        "torch/nn/functional.py:99:f",
-        "src/loss.py:7:compute",
-        "train.py:1:<module>",
-    )
-
-
 def test_waits_of_other_threads_and_functions_are_other_sites() -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 2000)
@@ -221,20 +175,3 @@ def test_the_site_with_most_idle_time_comes_first() -> None:
         ("device_synchronize", 270),
         ("item", 28),
     ]
-
-
-def test_the_parts_of_every_stall_add_up() -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    item(builder, 100, kernel_end=500, stall_end=510)
-    builder.call("cudaFree", 520, 30)
-    stalls = syncs_of(builder).stalls
-    assert (stalls.stall_ns == stalls.drain_ns + stalls.own_ns + stalls.overhead_ns).all()
-    assert (stalls.overhead_ns >= 0).all()
-
-
-def test_a_trace_without_gpu_activities_has_stalls_that_await_nothing() -> None:
-    builder = TraceBuilder()
-    builder.call("cudaMalloc", 0, 30)
-    builder.call("cudaStreamSynchronize", 50, 30)
-    assert {site.total.drain_ns for site in syncs_of(builder).sites} == {0}

@@ -169,18 +169,6 @@ def test_waits_of_a_site_are_benign_only_if_all_are() -> None:
     assert (site.total.count, site.verdict) == (2, "explicit")
 
 
-def test_an_item_is_hidden_although_a_side_stream_is_busy() -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    builder.kernel(20, 5000, launch=12, stream=SIDE)
-    builder.op("aten::item", 100, 420)
-    builder.copy("DtoH (Device -> Pageable)", 500, 2, launch=102, call=3, size=4)
-    builder.call("cudaStreamSynchronize", 106, 404)
-    builder.kernel(600, 10, launch=590)
-    site = only_site(builder)
-    assert (site.cause, site.verdict) == ("item", "hidden")
-
-
 LIMITER = "FullyShardedDataParallel.rate_limiter"
 
 
@@ -211,13 +199,3 @@ def test_the_profilers_synchronize_and_buffers_are_its_own() -> None:
     builder.call("cudaDeviceSynchronize", 450, 65)
     site = only_site(builder)
     assert (site.cause, site.verdict, site.total.count, site.total.idle_ns) == ("profiler", "profiler", 2, 0)
-
-
-def test_only_the_last_synchronize_without_steps_is_the_profilers() -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 480, launch=10)
-    builder.call("cudaDeviceSynchronize", 100, 405)
-    builder.call("cudaDeviceSynchronize", 600, 5)
-    assert [site.verdict for site in measure_syncs(builder.read()).sites] == ["explicit", "profiler"]
-    builder.step(0, 0, 550)  # the first is at its end
-    assert [site.verdict for site in measure_syncs(builder.read()).sites] == ["explicit", "profiler"]

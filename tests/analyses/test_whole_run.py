@@ -56,12 +56,6 @@ def reasons(whole: WholeRun) -> dict[str, tuple[int, float]]:
     return {row.reason: (row.count, row.ns / MS) for row in whole.irregular}
 
 
-def test_a_run_without_steps_has_nothing_but_its_ends() -> None:
-    whole = sum_up_run(replace(run(), windows=(), start_up_ns=3 * MS, after_ns=MS))
-    assert (whole.regular, whole.timed, whole.irregular) == (0, None, ())
-    assert {entry.what: entry.ns for entry in whole.ledger} == {"start_up": 3 * MS, "end": MS}
-
-
 def test_the_regular_step_leaves_an_evaluation_out() -> None:
     log = replace(
         run(*[10.0] * 12, 500.0, *[10.0] * 12), work=(IrregularWork(12, EVALUATION, 0, 0),), places=(VALIDATE,)
@@ -72,13 +66,6 @@ def test_the_regular_step_leaves_an_evaluation_out() -> None:
     (row,) = whole.irregular
     assert (row.reason, row.count, row.ns, row.places) == ("evaluation", 1, 490 * MS, (VALIDATE,))
     assert row.per_step_ns == 490 * MS / 25
-
-
-def test_a_step_that_scatters_as_much_as_it_takes_has_no_range_down_to_zero() -> None:
-    step = timed_step(sum_up_run(run(*[0.1] * 10, *[9.0] * 6)))
-    assert step.range_ns is not None
-    assert step.range_ns[1] > 2 * step.step_ns  # the mean less as much would be below 0
-    assert 0.1 * step.step_ns < step.range_ns[0] < step.step_ns
 
 
 def test_the_other_runs_of_a_program_give_a_range_for_one_more() -> None:
@@ -117,25 +104,6 @@ def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
     assert whole.irregular == ()
     assert whole.regular == 100
     assert (timed_step(whole).steps, timed_step(whole).step_ns) == (80, 10 * MS)
-
-
-@pytest.mark.parametrize("begin", [0, 1])
-def test_an_evaluation_in_each_second_step_is_not_the_step(begin: int) -> None:
-    """As with two batches in an epoch: what is usual cannot be told by the times, for neither kind is rare."""
-    times = [(40.0 if step % 2 == begin else 10.0) + 0.1 * (step % 3) for step in range(61)]
-    log = replace(run(*times), work=tuple(IrregularWork(step, EVALUATION) for step in range(begin, 61, 2)))
-    whole = sum_up_run(log)
-    assert timed_step(whole).steps == whole.regular == (30 if begin == 0 else 31)
-    assert timed_step(whole).step_ns == pytest.approx(10.1 * MS, rel=0.01)
-    (row,) = whole.irregular
-    assert (row.reason, row.count, row.every) == ("evaluation", 61 - whole.regular, 2)
-    assert row.ns == pytest.approx(30 * MS * row.count, rel=0.01)
-
-
-def test_noted_work_that_takes_no_time_makes_no_step_unlike() -> None:
-    times = [10.0 + 0.1 * (step % 3) for step in range(60)]
-    whole = sum_up_run(replace(run(*times), work=tuple(IrregularWork(step, EVALUATION) for step in range(0, 60, 2))))
-    assert (whole.regular, whole.irregular) == (60, ())
 
 
 def noted(kind: str, timed_ms: int = 0) -> IrregularWork:
@@ -187,12 +155,6 @@ def test_work_that_comes_back_is_told_however_little_it_is() -> None:
     assert (row.reason, row.every, row.count, row.ns) == ("recurring", 10, 6, 120 * MS)
 
 
-def test_three_evenly_spaced_steps_may_be_chance() -> None:
-    steps = [10.0] * 60
-    steps[15::20] = [99.0] * 3
-    assert reasons(sum_up_run(run(*steps))) == {"other": (3, 267)}
-
-
 def test_time_off_the_cpu_is_told_as_that() -> None:
     steps, off_cpu_ms = [10.0] * 60, [0] * 60
     steps[7::10] = [99.0] * 6
@@ -202,14 +164,6 @@ def test_time_off_the_cpu_is_told_as_that() -> None:
     half = replace(busy, off_cpu_ns=tuple(ns // 2 for ns in busy.off_cpu_ns))
     assert reasons(sum_up_run(half)) == {"off_cpu": (6, 255), "recurring": (6, 279)}
     assert next_irregular_work(busy) is None
-
-
-def test_work_that_was_missed_once_still_comes_back_regularly() -> None:
-    steps = [10.0] * 90
-    steps[7::10] = [30.0] * 9
-    windows = (("plain", 45), ("recorded", 5), ("plain", 40))
-    (row,) = sum_up_run(run(*steps, windows=windows)).irregular
-    assert (row.every, row.count) == (10, 8)
 
 
 def test_waits_that_come_back_as_often_tell_where_the_work_is_called() -> None:
@@ -231,15 +185,6 @@ def test_many_long_steps_for_no_reason_are_how_steps_scatter() -> None:
     whole = sum_up_run(run(*steps))
     assert whole.irregular == ()
     assert timed_step(whole).step_ns == (33 * 10 + 7 * 40) * MS / 40
-
-
-def test_bursts_of_input_belong_to_the_regular_step() -> None:
-    steps = [10.0, 10.0, 10.0, 70.0] * 8
-    log = run(*steps, input_ms=dict.fromkeys(range(3, 32, 4), 60.0))
-    whole = sum_up_run(log)
-    assert whole.irregular == ()
-    assert timed_step(whole).step_ns == 25 * MS
-    assert timed_step(whole).input_fraction == pytest.approx(60 / 100)
 
 
 def test_what_a_new_epoch_waits_for_does_not() -> None:
@@ -269,14 +214,6 @@ def test_steps_under_the_profiler_are_not_regular_nor_irregular() -> None:
     assert whole.irregular == ()
     assert whole.regular == 14
     assert {entry.what: entry.ns / MS for entry in whole.ledger} == {"regular": 140, "pinprof": 850}
-
-
-def test_steps_timed_later_count_if_they_agree() -> None:
-    windows = (("plain", 10), ("recorded", 1), ("plain", 30))
-    alike = timed(run(*[10.0, 11.0] * 5, 90.0, *[10.0, 11.0] * 15, windows=windows))
-    assert (alike.steps, alike.step_ns) == (40, 10.5 * MS)
-    slower = timed(run(*[10.0, 11.0] * 5, 90.0, *[13.0, 14.0] * 15, windows=windows))
-    assert (slower.steps, slower.step_ns) == (10, 10.5 * MS)
 
 
 def test_the_steps_that_are_unlike_the_regular_one_are_told_apart() -> None:

@@ -23,11 +23,6 @@ def rates(pinned: list[float], pageable: list[float]) -> BenchBuilder:
     )
 
 
-def test_nothing_is_advised_without_figures() -> None:
-    assert advice(BenchBuilder().build()) == []
-    assert advice(BenchBuilder().add("E1").add("E13").add("E8").build()) == []
-
-
 def test_pinning_pays_from_the_size_on_from_which_all_are_faster() -> None:
     piece = said(rates([1, 3, 10, 50], [2, 2, 8, 9]), "pinning_pays_from_htod")
     assert (piece.value, piece.unit) == (16 * KIB, "bytes")
@@ -36,20 +31,6 @@ def test_pinning_pays_from_the_size_on_from_which_all_are_faster() -> None:
         "50.0 GB/s pinned, 9.00 GB/s pageable at 256 KiB."
     )
     assert said(rates([3, 2, 10, 50], [2, 2, 8, 9]), "pinning_pays_from_htod").value == 64 * KIB  # not at 16
-
-
-@pytest.mark.parametrize(
-    ("pinning", "spread", "words"),
-    [
-        (0.2, (0.19, 0.21), "is faster than"),
-        (0.4, (0.39, 0.41), "is no faster than"),
-        (0.6, (0.59, 0.61), "Write x.to(device), not"),
-        (0.3, (0.1, 0.7), "Whether x.pin_memory().to(device) is faster than x.to(device) is not sure: it takes 300 µs"),
-    ],
-)
-def test_to_pin_and_copy_is_told_for_what_it_is(pinning: float, spread: tuple[float, float], words: str) -> None:
-    bench = BenchBuilder().add("E1", ms("pageable.pin_memory().to", pinning, *spread), ms("pageable.to", 0.4))
-    assert words in said(bench, "pin_then_copy").text
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import gc
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,7 @@ from pinprof.bench.catalogue.bandwidth import RATES
 from pinprof.bench.experiment import Experiment, Lab, free_pinned
 from pinprof.bench.judge import Readings, judged
 from pinprof.bench.results import Measured, Picture, recorded
-from pinprof.bench.runner import recorded_case, timed, traced
-from pinprof.trace import read_trace
+from pinprof.bench.runner import timed, traced
 from pinprof.workloads import copies
 
 TINY = {
@@ -194,19 +192,6 @@ def test_pinned_memory_that_copies_no_longer_use_is_given_back_and_got_anew() ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", ["E11", "E12"])
-def test_each_process_that_a_tensor_is_sent_to_records_its_copies(number: str, tmp_path: Path) -> None:
-    known = experiment_of(number)
-    sizes = {**tiny(known), "processes": 2}
-    written = list(recorded_case(known.name, sizes, 1, str(tmp_path / "sent.json.gz"), device="cpu"))
-    assert [Path(trace).name for trace in written] == ["sent.process0.json.gz", "sent.process1.json.gz"]
-    for file in written:
-        trace = read_trace(file)
-        assert trace.info.spawned
-        assert int(trace.steps.complete.sum()) >= 4
-
-
-@pytest.mark.slow
 def test_a_spawned_process_that_fails_is_told_in_its_own_words() -> None:
     with pytest.raises(RuntimeError, match=r"^ValueError: process 0 has no GPU$"):
         processes.spawned(Lab(CPU, {"processes": 1}), fails)
@@ -247,10 +232,3 @@ def test_a_prefetcher_that_launches_kernels_first_trains_on_each_batch_in_turn(l
     for _ in range(5):
         step()
     assert seen == [0, 1, 2, 0, 1]
-
-
-def test_what_linux_counts_is_read_by_name(tmp_path: Path) -> None:
-    status = tmp_path / "status"
-    status.write_text("VmRSS:\t  9 kB\nVmSwap:\t     5 kB\nXVmSwap: 7 kB\n")
-    assert [pinned_limits.kib_of(name, status) for name in ("VmSwap", "VmLck")] == [5, None]
-    assert pinned_limits.kib_of("VmSwap", tmp_path / "none") is None

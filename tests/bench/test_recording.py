@@ -22,12 +22,6 @@ def test_it_is_read_from_the_first_place_that_has_it(tmp_path: Path, monkeypatch
         recorded()
 
 
-def test_without_the_file_the_way_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "BENCH_FILES", (tmp_path / "bench.json",))
-    with pytest.raises(BenchError, match="install pinprof again"):
-        recorded()
-
-
 def test_the_guide_names_no_figure_that_it_does_not_hold() -> None:
     """Of what turned out differently: each time, rate and factor, but for those of the texts, which are set apart."""
     found = (

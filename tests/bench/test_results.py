@@ -1,18 +1,8 @@
 """What several rounds say of the next one."""
 
-import math
-import random
-from statistics import median
-
 import pytest
-from quick import slow_but
 
-from pinprof.bench.results import (
-    Figure,
-    Measured,
-    of_rounds,
-    times,
-)
+from pinprof.bench.results import Figure, Measured, of_rounds, times
 
 
 def rounds(unit: str, *medians: float) -> list[Measured]:
@@ -49,28 +39,6 @@ def test_one_round_of_seven_that_was_disturbed_widens_nothing(disturbed: float) 
 def test_two_of_seven_and_one_of_four_do(medians: tuple[float, ...], disturbed: tuple[float, ...]) -> None:
     figure = of_rounds(rounds("GB/s", *medians, *disturbed))
     assert figure.low < 3.0
-
-
-@pytest.mark.parametrize("count", slow_but([5], range(3, 8)))
-def test_in_benches_with_disturbed_rounds_the_median_of_another_lies_in_the_spread(count: int) -> None:
-    chance = random.Random(7)
-    deviations = [chance.lognormvariate(math.log(0.1), 1.0) for _ in range(2_000)]
-
-    def bench() -> list[list[Measured]]:
-        return [[disturbed_at_times(chance, deviation) for _ in range(count)] for deviation in deviations]
-
-    before, after = bench(), bench()
-    figures = [of_rounds(each) for each in before]
-    medians = [median(each.median for each in found) for found in after]
-    inside = [figure.low <= middle <= figure.high for figure, middle in zip(figures, medians, strict=True)]
-    assert 0.9 <= sum(inside) / len(inside) <= 0.97
-
-
-def disturbed_at_times(chance: random.Random, deviation: float) -> Measured:
-    """Return a round; one in ten takes longer, by up to 40 %."""
-    more = abs(chance.gauss(0, 0.4)) if chance.random() < 0.1 else 0.0
-    value = chance.lognormvariate(more, deviation)
-    return Measured("copy", "ms", value, value, value, runs=1)
 
 
 def test_a_figure_is_the_median_of_its_values_with_tenths_and_an_answer_is_whether_all_are_yes() -> None:

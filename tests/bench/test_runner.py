@@ -1,26 +1,16 @@
 """One experiment that fails, dies or hangs costs no other its figures."""
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 import pytest
-from bench_parts import echo, kill_itself, part, print_and_echo
+from bench_parts import part
 
 from pinprof.bench import EXPERIMENTS, experiment_of
 from pinprof.bench.catalogue.bandwidth import RATES
-from pinprof.bench.results import Measured, Result
-from pinprof.bench.runner import (
-    BenchPart,
-    OtherProcess,
-    OtherProcessError,
-    Part,
-    in_one_line,
-    jobs,
-    run_jobs,
-)
-from pinprof.ground.errors import PinprofError
+from pinprof.bench.results import Result
+from pinprof.bench.runner import BenchPart, OtherProcess, Part, jobs, run_jobs
 
 CHOSEN = [experiment_of(f"E{number}") for number in range(1, 6)]
 
@@ -72,6 +62,7 @@ def test_a_failure_costs_only_its_own_experiment(process: OtherProcess) -> None:
     assert results[0].figures[0].low == 1_000_000
 
 
+@pytest.mark.slow
 def test_rounds_give_one_figure_and_a_failure_ends_the_rounds_of_its_experiment(process: OtherProcess) -> None:
     first, failed = run(process, ["E1", "E2"], part, part, part)
     assert [(figure.name, figure.runs) for figure in first.figures] == [("process", 3)]
@@ -99,46 +90,10 @@ def test_what_takes_seconds_has_fewer_rounds_spread_over_the_bench(numbers: tupl
     assert [rounds_of(number) for number in numbers] == [rounds] * len(numbers)
 
 
-def test_what_is_left_hanging_ends_with_the_block() -> None:
-    with closing(OtherProcess()) as process:
-        calls = process.call(part, "copy_overlap", {}, False, timeout_s=60)
-        figure = next(calls)
-        assert isinstance(figure, Measured)
-        del calls  # the caller gives up
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            os.kill(int(figure.median), 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)
-    pytest.fail("the process is still there")
-
-
-def test_a_crash_is_named_by_its_signal_and_the_next_call_works(process: OtherProcess) -> None:
-    with pytest.raises(OtherProcessError, match="its process was ended by SIGSEGV"):
-        list(process.call(kill_itself, timeout_s=60))
-    assert list(process.call(echo, 1, "two", timeout_s=60)) == [1, "two"]
-    assert list(process.call(echo, timeout_s=60)) == []
-
-
-def test_an_error_is_one_line() -> None:
-    assert in_one_line(PinprofError("too little memory")) == "too little memory"
-    assert in_one_line(ValueError("bad\nmore")) == "ValueError: bad"
-    assert in_one_line(KeyError()) == "KeyError"
-
-
+@pytest.mark.slow
 def test_each_round_has_a_process_of_its_own_and_traces_come_last() -> None:
     made = list(jobs(EXPERIMENTS, quick=False))
     assert [job.place.partition(", ")[0] for job in made if job.fresh] == [f"round {number}" for number in range(2, 8)]
     assert [job.experiment.number for job in made[-6:]] == ["E2", "E3", "E4", "E8", "E10", "E14"]
     assert {job.place for job in made[-6:]} == {"traces"}
     assert [job.place for job in jobs([RATES], quick=False)] == ["round 1, 1 of 1", "round 4, 1 of 1"]
-
-
-def test_what_is_printed_there_stays_off_standard_output(
-    process: OtherProcess, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert list(process.call(print_and_echo, 1, timeout_s=60)) == [1]
-    printed = capfd.readouterr()
-    assert (printed.out, printed.err) == ("", "noise\n")

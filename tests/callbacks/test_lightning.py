@@ -1,7 +1,6 @@
 """The callback in trainings of PyTorch Lightning itself."""
 
 import csv
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -95,14 +94,6 @@ def test_several_optimizers_of_a_batch_make_one_step(fit: Fit, models: Any, tmp_
     assert list(steps_of(tmp_path / "out.json", "batch").values()) == [2, 2]
 
 
-def test_batches_of_validation_are_no_steps(
-    fit: Fit, models: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fit(models.Validated(), models.PinprofCallback(tmp_path / "out.json", **SHORT), count=4, validate=30, max_epochs=3)
-    assert list(steps_of(tmp_path / "out.json", "batch").values()) == [1, 1]
-    assert "validation ran between timed or recorded steps" in capsys.readouterr().err
-
-
 def test_a_failing_training_keeps_what_was_recorded(fit: Fit, models: Any, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fit(models.Model(fail_at=NEEDED - 1), models.PinprofCallback(tmp_path / "out.json", **SHORT), count=20)
@@ -121,23 +112,3 @@ def test_the_loggers_of_the_training_get_the_figures(fit: Fit, models: Any, tmp_
             (row,) = csv.DictReader(file)
         assert int(row.pop("step")) == NEEDED
         assert {name: float(value) for name, value in row.items()} == pytest.approx(figures)
-
-
-def test_a_logger_that_fails_is_one_line_and_the_training_goes_on(
-    fit: Fit, models: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise ConnectionError("the server\nis down")
-
-    monkeypatch.setattr(models.CSVLogger, "log_metrics", fail)
-    model = models.Model()
-    logger = models.CSVLogger(save_dir=str(tmp_path))
-    fit(model, models.PinprofCallback(tmp_path / "out.json", **SHORT), count=NEEDED + 2, logger=logger)
-    assert model.batches == NEEDED + 2
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pinprof:")]
-    assert said[-1] == "pinprof: did not log the figures: the server is down"
-
-
-def test_the_callback_is_of_the_package_in_use(models: Any) -> None:
-    used = next(name for name in ("lightning.pytorch", "pytorch_lightning") if name in sys.modules)
-    assert issubclass(models.PinprofCallback, sys.modules[used].Callback)

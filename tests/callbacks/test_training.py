@@ -12,7 +12,6 @@ from trace_steps import steps_of
 
 from pinprof.callbacks.training import TrainingRecording
 from pinprof.capture.job import path_of_rank
-from pinprof.ground.errors import CaptureError
 
 SHORT: dict[str, Any] = {"warmup": 1, "plain_steps": 0, "steps": 2}  # with the profiler's warm-up: 5 steps
 
@@ -27,6 +26,7 @@ def train(training: TrainingRecording, steps: int) -> list[bool]:
     return answers
 
 
+@pytest.mark.slow
 def test_training_goes_on_after_the_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "out.json"
     training = TrainingRecording(path, stop=False, options=SHORT)
@@ -66,15 +66,7 @@ def test_too_short_a_training_is_said_with_the_remedy(
     assert not (tmp_path / "out.json").exists()
 
 
-def test_a_path_that_cannot_be_written_is_refused_before_the_training(tmp_path: Path) -> None:
-    (tmp_path / "out.json").write_text("precious")
-    with pytest.raises(CaptureError, match="exists already"):
-        TrainingRecording(tmp_path / "out.json", stop=False, options={}).begin(0, 1)
-    training = TrainingRecording(tmp_path / "out.json", stop=False, options={"force": True})
-    training.begin(0, 1)
-    training.end()
-
-
+@pytest.mark.slow
 def test_a_recording_that_fails_lets_the_training_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
@@ -87,6 +79,7 @@ def test_a_recording_that_fails_lets_the_training_be(tmp_path: Path, capsys: pyt
     assert line.startswith("pinprof: the recording could not be finished: ")
 
 
+@pytest.mark.slow
 def test_the_first_rank_logs_the_figures_of_what_is_recorded(tmp_path: Path) -> None:
     logged: list[dict[str, float]] = []
     for rank in (0, 1):
@@ -105,15 +98,7 @@ def test_nothing_is_analysed_as_the_program_ends(tmp_path: Path) -> None:
     assert (tmp_path / "out.json").exists()
 
 
-def test_a_second_training_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    training = TrainingRecording(tmp_path / "out.json", stop=True, options=SHORT)
-    for _ in range(2):
-        training.begin(0, 1)
-        train(training, 8)
-        training.end()
-    assert capsys.readouterr().err.count("pinprof: ") == 1
-
-
+@pytest.mark.slow
 def test_validation_within_the_recording_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for validated in (False, True):
         training = TrainingRecording(tmp_path / f"{validated}.json", stop=False, options=SHORT)
@@ -133,11 +118,6 @@ def test_each_rank_writes_its_own_trace(tmp_path: Path) -> None:
     training.begin(1, 2)
     train(training, 6)
     assert [path.name for path in tmp_path.iterdir()] == ["out.rank1.json"]
-
-
-def test_ranks_are_not_stopped_each_at_its_own_step(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="for one process"):
-        TrainingRecording(tmp_path / "out.json", stop=True, options={}).begin(0, 2)
 
 
 FAILING = """

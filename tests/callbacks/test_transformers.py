@@ -78,27 +78,6 @@ def test_a_long_training_is_looked_at_again_and_goes_on(
         trainer(library.PinprofCallback(tmp_path / "other.json", every=10, stop=True), count=10).train()
 
 
-def test_stop_ends_the_training_once_the_steps_are_recorded(trainer: Make, library: Any, tmp_path: Path) -> None:
-    training = trainer(library.PinprofCallback(tmp_path / "out.json", stop=True, **SHORT), count=30, num_train_epochs=5)
-    training.train()
-    assert training.batches == NEEDED + 1  # the batch is drawn already when the step before it ends
-
-
-def test_a_step_holds_the_batches_it_accumulates_and_the_fetch_of_the_next(
-    trainer: Make, library: Any, tmp_path: Path
-) -> None:
-    path = tmp_path / "out.json"
-    trainer(library.PinprofCallback(path, **SHORT), count=20, gradient_accumulation_steps=2).train()
-    assert list(steps_of(path, "batch").values()) == [2, 2]
-    assert list(steps_of(path, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__").values()) == [2, 2]
-
-
-def test_the_remainder_of_an_epoch_is_a_step(trainer: Make, library: Any, tmp_path: Path) -> None:
-    callback = library.PinprofCallback(tmp_path / "out.json", **{**SHORT, "steps": 4})
-    trainer(callback, count=3, gradient_accumulation_steps=2, num_train_epochs=5).train()
-    assert list(steps_of(tmp_path / "out.json", "batch").values()) == [1, 2, 1, 2]
-
-
 def test_batches_of_evaluation_are_no_steps(
     trainer: Make, library: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,13 +85,3 @@ def test_batches_of_evaluation_are_no_steps(
     trainer(callback, count=NEEDED + 1, eval_strategy="steps", eval_steps=3).train()
     assert list(steps_of(tmp_path / "out.json", "batch").values()) == [1, 1]
     assert "validation ran between timed or recorded steps" in capsys.readouterr().err
-
-
-def test_a_failing_training_keeps_what_was_recorded(trainer: Make, library: Any, tmp_path: Path) -> None:
-    callback = library.PinprofCallback(tmp_path / "out.json", **SHORT)
-    training = trainer(callback, count=20)
-    training.fail_at = NEEDED - 1
-    with pytest.raises(ZeroDivisionError):
-        training.train()
-    callback.end()  # as the end of the program would
-    assert steps_of(tmp_path / "out.json", "batch")["ProfilerStep#2"] == 1

@@ -5,17 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.window.recording import profile
 from pinprof.program.machine import Clock
-
-
-class Endless(IterableDataset[torch.Tensor]):
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        while True:
-            yield torch.ones(2)
 
 
 @pytest.fixture
@@ -50,12 +44,6 @@ def test_nobody_knows_how_many_epochs_follow_the_first(journal: Journal) -> None
     loader = batches(2)
     assert len(list(loader)) == 2
     drawn = iter(loader)
-    next(drawn)
-    assert journal.batch_source.left is None
-
-
-def test_data_without_a_length_may_go_on_for_ever(journal: Journal) -> None:
-    drawn = iter(DataLoader(Endless()))
     next(drawn)
     assert journal.batch_source.left is None
 

@@ -5,7 +5,6 @@ import json
 import multiprocessing
 import os
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -175,23 +174,6 @@ def test_with_keep_going_children_finish_and_the_script_is_recorded_beside_them(
 
 
 @pytest.mark.slow
-def test_a_launcher_of_the_user_gives_the_trace_its_name_and_its_helpers_stay_alone(tmp_path: Path) -> None:
-    (tmp_path / "launch.py").write_text(
-        "import os, subprocess, sys\n"
-        "subprocess.run([sys.executable, '-c', 'import sys; print(\"torch\" in sys.modules)'], check=True)\n"
-        "subprocess.run([sys.executable, 'helper.py'], check=True)\n"
-        "os.system('true train.py')\n"
-        "print('status', subprocess.run([sys.executable, '-u', 'train.py', '--lr', '1'], check=True).returncode)\n"
-    )
-    (tmp_path / "helper.py").write_text("import sys\nprint('torch' in sys.modules, __name__)\n")
-    ran = run(tmp_path, "print(sys.argv, __name__, sys.path[0])\nalone()", "launch.py", python=sys.executable)
-    assert ran.status == 0, ran.err
-    assert ran.out.startswith(f"False\nFalse __main__\n['train.py', '--lr', '1'] __main__ {tmp_path}\nstatus 0\n")
-    assert list(ran.traces) == ["pinprof-launch"]
-    assert "Not followed: true train.py (a shell starts it)" in ran.err
-
-
-@pytest.mark.slow
 def test_torchruns_own_module_as_the_script_records_its_ranks(tmp_path: Path) -> None:
     source = (
         "torch.distributed.init_process_group('gloo')\nduring(0, DistributedDataParallel(torch.nn.Linear(16, 4)))\n"
@@ -221,35 +203,6 @@ def test_a_script_that_is_rank_0_itself_and_starts_the_other_stops_with_it(tmp_p
     first, second = (trace["pinprof"] for trace in ran.traces.values())
     assert first["steps_before"] == second["steps_before"]
     assert (first["apart"], second["apart"]) == (None, None)
-
-
-@pytest.mark.slow
-def test_a_function_of_the_script_marks_the_steps_of_a_spawned_child(tmp_path: Path) -> None:
-    source = (
-        "def iteration():\n    time.sleep(0.002)\n"
-        "def iterate():\n    while True:\n        iteration()\n"
-        "if __name__ == '__main__':\n"
-        "    process = multiprocessing.get_context('spawn').Process(target=iterate)\n"
-        "    process.start(); process.join(); print('status', process.exitcode)\n"
-    )
-    ran = run(tmp_path, source, options=(*WINDOWS, "--step-marker", "iteration"), python=sys.executable)
-    assert ran.status == 0, ran.err
-    assert ran.out.startswith("status 0\n")
-    assert [trace["pinprof"]["marker"] for trace in ran.traces.values()] == ["iteration()"]
-
-
-@pytest.mark.slow
-def test_children_with_too_few_steps_say_so(tmp_path: Path) -> None:
-    source = (
-        "def few():\n    train(torch.nn.Linear(16, 4), 6)\n"
-        "if __name__ == '__main__':\n"
-        "    process = multiprocessing.get_context('fork').Process(target=few)\n"
-        "    process.start(); process.join()\n"
-    )
-    ran = run(tmp_path, source)
-    assert ran.status == 2
-    assert "made steps, and none of them was recorded. A child: the program ended after" in ran.err
-    assert ran.traces == {}
 
 
 class Trainer(multiprocessing.Process):
@@ -295,6 +248,7 @@ print(script.interrupted)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("are_stopped", "works", "said"),
     [("yes", "no", "finished True\n"), ("yes", "yes", "False\n"), ("no", "no", "False\n")],

@@ -5,7 +5,7 @@ from itertools import pairwise, repeat
 
 import pytest
 
-from pinprof.capture.steps.finder import StepFinder, choose
+from pinprof.capture.steps.finder import StepFinder
 from pinprof.capture.steps.groups import ordinal
 from pinprof.capture.steps.sources import BACKWARD_CALLS, BATCH_DRAWS, MODULE_CALLS, OPTIMIZER_STEPS, Source, StepEvent
 
@@ -111,27 +111,6 @@ def test_rounds_of_optimizers_are_not_grouped_where_nobody_wants_it(wanted: Sour
     assert len([end for end in ends if end >= 10 * len(SAC)]) == 20
 
 
-def test_longer_rounds_are_found_later() -> None:
-    finder, ends = follow("CCCCCAAAAA" * 20, optimizers=2)
-    assert finder.marker == "every 5th optimizer step (Adam)"
-    assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {10}
-
-
-def test_a_step_that_an_optimizer_once_left_out_does_not_hide_the_rounds() -> None:
-    begin = SAC * 2 + SAC[:2] + SAC[3:]  # one step of ADAM is missing
-    finder, ends = follow(begin + SAC * 20, optimizers=3)
-    assert finder.marker.startswith("every 2nd ")
-    assert {(end - len(begin)) % len(SAC) for end in ends[-8:]} <= {1, 4, 5}
-    assert {later - earlier for earlier, later in pairwise(ends[-8:])} == {len(SAC)}
-
-
-def test_optimizers_without_a_round_end_a_step_each_time() -> None:
-    uneven = "".join("C" * (1 + number * number % 37) + "A" for number in range(40))
-    finder, ends = follow(uneven, optimizers=2)
-    assert finder.marker == "optimizer step (Adam)"
-    assert {uneven[end] for end in ends} == {"A"}
-
-
 def test_a_wgan_has_one_step_per_generator_step() -> None:
     finder, ends = follow("TCTCTCTCTCA" * 6, optimizers=2)
     assert finder.marker == "optimizer step (Adam), every 5 batches"
@@ -156,16 +135,6 @@ def test_an_evaluation_of_the_batches_of_the_training_is_no_steps() -> None:
     assert ends == [*range(8, 20, 2), 20, *range(52, 70, 2)]  # the first of its batches ends the step before it
 
 
-def test_batches_that_were_asked_for_are_steps_whatever_is_done_with_them() -> None:
-    _, ends = follow("TA" * 10 + "T" * 30, wanted=BATCH_DRAWS)
-    assert len(ends) == 6 + 30
-
-
-def test_an_evaluation_with_an_unused_optimizer_is_recognised_later() -> None:
-    assert chosen("V" * 199) is None
-    assert chosen("V" * 200) == BATCH
-
-
 def run_epochs(finder: StepFinder, epochs: Iterable[StepEvent], batches: int) -> Iterator[int]:
     """Draw as a `for` loop does: once more than there are batches."""
     for draw in epochs:
@@ -183,11 +152,6 @@ def test_the_end_of_an_epoch_makes_no_step_more() -> None:
     assert finder.event_counts == {BATCH_DRAWS: 60, OPTIMIZER_STEPS: 60}
 
 
-def test_the_end_of_an_epoch_makes_no_step_more_with_a_new_loader_in_each() -> None:
-    epochs = [StepEvent(BATCH_DRAWS, epoch) for epoch in range(6)]
-    assert sum(run_epochs(StepFinder(lambda: 1), epochs, 10)) == 60 - 3
-
-
 def test_an_inference_program_with_a_new_loader_in_every_epoch_is_followed() -> None:
     finder = StepFinder(lambda: 0)
     ends = 0
@@ -200,48 +164,21 @@ def test_an_inference_program_with_a_new_loader_in_every_epoch_is_followed() -> 
     assert ends == 120 - 10
 
 
-def test_epochs_of_one_batch_have_one_step_each() -> None:
-    ends = sum(run_epochs(StepFinder(lambda: 1), repeat(TRAIN, 20), 1))
-    assert 20 - 5 <= ends <= 20
-
-
 ALL = "TMBA" * 20
 
 
 @pytest.mark.parametrize(
     ("wanted", "program", "text"),
     [
-        (BATCH_DRAWS, ALL, BATCH),
-        (BATCH_DRAWS, "TTA" * 5, BATCH),
-        (BATCH_DRAWS, "T" * 20, BATCH),
-        (BATCH_DRAWS, "A" * 50, None),
-        (OPTIMIZER_STEPS, ALL, "optimizer step (Adam)"),
-        (OPTIMIZER_STEPS, "T" * 500, None),
-        (BACKWARD_CALLS, ALL, "call of backward"),
-        (BACKWARD_CALLS, "TA" * 300, None),
-        (MODULE_CALLS, ALL, "call of Model"),
+        *((BATCH_DRAWS, ALL, BATCH), (BATCH_DRAWS, "TTA" * 5, BATCH), (BATCH_DRAWS, "T" * 20, BATCH)),
+        *((BATCH_DRAWS, "A" * 50, None), (OPTIMIZER_STEPS, ALL, "optimizer step (Adam)")),
+        *((OPTIMIZER_STEPS, "T" * 500, None), (BACKWARD_CALLS, ALL, "call of backward")),
+        *((BACKWARD_CALLS, "TA" * 300, None), (MODULE_CALLS, ALL, "call of Model")),
         (MODULE_CALLS, "TA" * 300, None),
     ],
 )
 def test_a_marker_that_was_asked_for_is_kept_and_not_replaced(wanted: Source, program: str, text: str | None) -> None:
     assert chosen(program, wanted=wanted) == text
-
-
-def test_nothing_is_chosen_from_nothing() -> None:
-    assert choose([], lambda: 0) is None
-
-
-def test_optimizers_of_which_none_recurs_are_watched_on() -> None:
-    events = [ADAM, ADAM, *(StepEvent(OPTIMIZER_STEPS, number) for number in range(8)), *events_of("T" * 50)]
-    assert choose(events, lambda: 9) is None
-
-
-def test_the_optimizers_are_counted_only_when_it_matters() -> None:
-    def fail() -> int:
-        raise AssertionError
-
-    assert choose(events_of("TA" * 3), fail) is None
-    assert choose(events_of("TA" * 12), fail) is not None
 
 
 @pytest.mark.parametrize(("event", "marker"), [("B", "call of backward"), ("M", "call of Model")])
@@ -252,30 +189,10 @@ def test_without_an_optimizer_other_calls_mark_the_steps(event: str, marker: str
     assert finder.marks_passed == 20
 
 
-def test_calls_of_backward_that_accumulate_gradients_mark_no_step() -> None:
-    assert chosen("TB" * 256) is None
-    assert chosen(("TB" * 256 + "A") * 2) == "optimizer step (Adam), every 256 batches"
-    assert chosen(("B" * 64 + "A") * 4) == "optimizer step (Adam)"
-
-
-def test_an_optimizer_that_is_never_used_does_not_hide_the_calls_of_backward_for_ever() -> None:
-    assert chosen("B" * 999) is None
-    assert chosen("B" * 1000) == "call of backward"
-
-
-def test_a_few_calls_of_backward_do_not_hide_an_inference() -> None:
-    assert chosen("BBB" + "T" * 40, optimizers=0) == BATCH
-
-
 def test_beside_an_optimizer_neither_backward_nor_modules_change_anything() -> None:
     finder, ends = follow("TMBA" * 10)
     assert finder.choice == follow("TA" * 10)[0].choice
     assert len(ends) == 6
-
-
-def test_of_several_modules_the_least_frequent_that_recurs_marks_the_step() -> None:
-    assert chosen(("E" + "M" * 10) * 5, optimizers=0) == "call of Encoder"
-    assert chosen("E" + "M" * 50, optimizers=0) == "call of Model"
 
 
 def play(finder: StepFinder, iterations: int, *, calls: int = 100, draws: bool = False) -> list[int]:
@@ -302,12 +219,6 @@ def test_rollout_and_updates_together_are_a_step() -> None:
     assert ends[-3:] == [24, 28, 32]
 
 
-def test_a_batch_drawn_once_hides_no_rollout() -> None:
-    finder = StepFinder(lambda: 1)
-    finder.see(TRAIN)
-    assert play(finder, 8)[-3:] == [24, 28, 32]
-
-
 def test_an_evaluation_and_the_training_after_it_are_steps_of_two_kinds() -> None:
     finder, _ = follow("T" * 250)
     evaluation = finder.kind
@@ -317,12 +228,6 @@ def test_an_evaluation_and_the_training_after_it_are_steps_of_two_kinds() -> Non
     assert not finder.is_final
     assert follow("TA" * 6)[0].kind != evaluation
     assert follow("TA" * 6)[0].is_final
-
-
-def test_epochs_of_a_loader_are_no_iterations() -> None:
-    finder = StepFinder(lambda: 1)
-    play(finder, 8, draws=True)
-    assert finder.marker == BATCH
 
 
 @pytest.mark.parametrize(("wanted", "group"), [(OPTIMIZER_STEPS, True), (None, False)])

@@ -36,34 +36,6 @@ def test_sixteen_updates_after_each_rollout_make_an_iteration() -> None:
     assert ends == [*range(1, 33), 48, 64, 80, 96]  # alone at first; none while it waits for the third group
 
 
-def test_no_steps_have_no_pause_and_no_group() -> None:
-    assert pauses([]) == pauses([UPDATE]) == []
-    assert group_size([]) is None
-    assert follow([])[1] == [1]
-
-
-def test_two_groups_are_too_few() -> None:
-    assert group_size(ppo(16, 2)) is None
-    assert group_size(ppo(16, 3)) == 16
-
-
-def test_the_first_group_may_be_cut_off_by_a_slow_start() -> None:
-    slow = [Gap(80 * MS, 2), *ppo(16, 4)[1:]]
-    assert group_size(slow) == 16
-
-
-def test_a_group_that_ended_early_leaves_no_rule() -> None:
-    gaps = ppo(16, 4)
-    del gaps[20:24]  # PPO with a target for the divergence
-    assert group_size(gaps) is None
-    assert follow(gaps)[1] == [*range(1, len(gaps) + 2)][:32] + list(range(33, len(gaps) + 2))
-
-
-def test_a_hiccup_of_the_machine_only_delays_the_answer() -> None:
-    hiccup = [UPDATE] * 7 + [Gap(60 * MS, 2)] + [UPDATE] * 7 + [ROLLOUT]
-    assert follow([*ppo(16, 2), ROLLOUT, *hiccup, *ppo(16, 6)])[0].size == 16
-
-
 def test_a_line_of_the_log_every_ten_steps_is_no_rollout() -> None:
     """The host runs ahead, and `loss.item()` waits for ten steps of the GPU; it calls the model once, as ever."""
     groups, ends = follow(ppo(10, 8, rollout=Gap(300 * MS, 1), update=Gap(5 * MS, 1)))
@@ -78,25 +50,10 @@ def test_an_evaluation_every_ten_steps_is_no_rollout() -> None:
     assert ends == list(range(1, 81))
 
 
-def test_a_rollout_without_any_call_of_a_module_is_not_recognized() -> None:
-    assert follow(ppo(16, 6), knows_calls=False)[0].size == 1
-
-
-def test_short_rollouts_leave_the_optimizer_step_the_step() -> None:
-    assert group_size(ppo(64, 4, rollout=Gap(16 * MS, 258))) is None  # 3 of 4 x 320 ms
-    assert group_size(ppo(64, 4, rollout=Gap(60 * MS, 258))) == 64
-
-
 def test_one_update_per_rollout_is_a_step_already() -> None:
     groups, ends = follow([ROLLOUT] * 50)
     assert groups.size == 1
     assert ends == list(range(1, 52))
-
-
-def test_calls_are_not_wanted_for_long_in_a_regular_training() -> None:
-    groups, _ = follow([UPDATE] * 300)
-    assert not groups.wants_calls
-    assert groups.size == 1
 
 
 def test_a_pause_at_another_place_begins_the_count_anew() -> None:

@@ -149,13 +149,6 @@ def test_a_rank_that_ends_before_the_windows_leaves_the_others_theirs(tmp_path: 
     assert MEASURED.search(ran.out)
 
 
-def test_a_job_of_which_no_rank_records_is_an_error_of_rank_0(tmp_path: Path) -> None:
-    ran = record(tmp_path, SETUP + "train(6)", *SOON)
-    assert ran.status == 1  # of torchrun
-    assert "Error: the program ended after 3 steps" in ran.err
-    assert "exitcode  : 2" in ran.err
-
-
 def test_the_recording_of_one_rank_may_fail(tmp_path: Path) -> None:
     breaks = (
         "def broken(*_): raise OSError('disk full')\n"

@@ -1,7 +1,6 @@
 """The journal of a run, and the work in its steps that it is told of."""
 
 import gc
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,12 +12,12 @@ import torch
 from fake_profiler import MS, FakeClock
 from torch.utils.data import DataLoader, TensorDataset
 
-from pinprof.capture.observe.journal import MAX_LOGGED_STEPS, MAX_UNTIMED_STEPS, Journal, noticing_work
+from pinprof.capture.observe.journal import MAX_UNTIMED_STEPS, Journal, noticing_work
 from pinprof.capture.window.timing import await_regular
 from pinprof.program import machine
 from pinprof.program.machine import CudaClock
 from pinprof.trace.lines import Place
-from pinprof.trace.metadata.run_log import IrregularWork, LaterSteps
+from pinprof.trace.metadata.run_log import IrregularWork
 
 
 @pytest.fixture
@@ -73,15 +72,6 @@ def test_the_time_of_the_gpu_is_taken_from_end_to_end_of_its_work(journal: Journ
     assert journal.times_ns(1).tolist() == [11 * MS, 51 * MS]
 
 
-def test_the_time_of_the_gpu_begins_anew_after_a_long_pause_of_pinprofs(journal: Journal, clock: FakeClock) -> None:
-    clock.gpu_behind_ns = 0
-    with journal.timing_gpu():
-        journal.resume()
-        step(journal, clock, 10, own_ms=500)
-        step(journal, clock, 10)
-    assert journal.log().gpu_ns == (10 * MS, 10 * MS)
-
-
 def test_marks_are_made_before_the_first_step_that_they_time(journal: Journal, clock: FakeClock) -> None:
     step(journal, clock, 10)
     with journal.timing_gpu():
@@ -134,35 +124,6 @@ def test_work_belongs_to_the_step_in_which_it_is(journal: Journal, clock: FakeCl
     assert (log.places, log.input_ns) == ((place,), (0, 110))
 
 
-def test_a_wait_that_began_before_the_step_counts_only_since(journal: Journal, clock: FakeClock) -> None:
-    step(journal, clock, 10, own_ms=500)
-    clock.time_ns += 3 * MS
-    journal.note_input_wait(505 * MS)  # in this time the step ended, and pinprof started a profiler
-    step(journal, clock, 1)
-    assert journal.log().input_ns == (0, 3 * MS)
-
-
-def test_other_threads_do_not_count(journal: Journal, clock: FakeClock) -> None:
-    for thread in (
-        threading.Thread(target=journal.note_input_wait, args=(5,)),
-        threading.Thread(target=journal.note_work, args=("checkpoint", 5)),
-    ):
-        thread.start()
-        thread.join()
-    step(journal, clock, 1)
-    assert (journal.log().input_ns, journal.log().work) == ((0,), ())
-
-
-def test_the_steps_of_a_long_run_are_summed(journal: Journal, clock: FakeClock) -> None:
-    for _ in range(MAX_LOGGED_STEPS + 3):
-        clock.time_ns += 500
-        journal.note_input_wait(2)
-        step(journal, clock, 0.0005)
-    log = journal.log()
-    assert len(log.step_ns) == MAX_LOGGED_STEPS
-    assert log.later == LaterSteps(3, 3000, 6)
-
-
 def wait(journal: Journal, clock: FakeClock, steps: int, took_ms: float) -> int:
     """Return how many steps the recording waits before this many regular ones."""
     waited = 0
@@ -178,13 +139,6 @@ def test_the_recording_waits_until_the_expected_evaluation_is_over(journal: Jour
     assert wait(journal, clock, 5, 10) == 0  # seven more to the next
     assert wait(journal, clock, 7, 10) == 7
     assert journal.unavoidable is None
-
-
-def test_what_comes_back_too_often_is_not_waited_for(journal: Journal, clock: FakeClock) -> None:
-    for number in range(1, 44):
-        step(journal, clock, 200 if number % 10 == 0 else 10)
-    assert wait(journal, clock, 12, 10) == 0
-    assert journal.unavoidable == "something unknown comes back every 10 steps, and the recording needs 12"
 
 
 @pytest.fixture

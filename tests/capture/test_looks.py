@@ -13,10 +13,7 @@ from command_line import invoke
 from fake_profiler import MS, TWO_OF_EACH, FakeClock, fake_recording
 
 from pinprof.capture.window import lean
-from pinprof.capture.window.lean import latest
-from pinprof.capture.window.recording import profile
 from pinprof.capture.window.trace_file import write_trace
-from pinprof.ground.errors import CaptureError
 from pinprof.program.hooks import faults
 from pinprof.trace import read_trace
 
@@ -57,13 +54,6 @@ def test_looks_take_at_most_half_a_percent_of_the_time(tmp_path: Path) -> None:
     assert [later - earlier for earlier, later in pairwise(places)] == [100 + LOOK] * 3
 
 
-def test_a_look_that_fails_is_not_the_programs_failure(tmp_path: Path) -> None:
-    def fail() -> None:
-        raise OSError("no space left on device")
-
-    assert len(looks_at(tmp_path, 60, look_ms=0, do=fail)) == 3
-
-
 @pytest.mark.parametrize(
     ("steps", "written"), [(90, ["out.json", "out.latest.json", "out.latest.json"]), (31, ["out.json"])]
 )
@@ -90,13 +80,6 @@ def test_a_look_that_cannot_be_written_is_left_out(
     assert (tmp_path / "out.json").is_file()
     assert sentences == (expected if len(written) > 1 else [])
     assert len(writes) < 4, "no look was written"
-
-
-def test_the_name_of_the_latest_trace(tmp_path: Path) -> None:
-    assert latest(Path("run/a.json.gz")) == Path("run/a.latest.json.gz")
-    (tmp_path / "a.latest.json").touch()
-    with pytest.raises(CaptureError, match=r"a\.latest\.json: exists already"):
-        profile(tmp_path / "a.json", every=10)
 
 
 TRAINING = """

@@ -4,7 +4,6 @@ import ast
 import copy
 import inspect
 import os
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -25,7 +24,6 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 import pinprof
 from pinprof.capture.steps import marks as marks_module
 from pinprof.capture.steps import sources
-from pinprof.capture.steps.functions import FunctionCalls
 from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD_CALLS, BATCH_DRAWS
 from pinprof.ground.errors import CaptureError
@@ -154,14 +152,6 @@ def meta_learning() -> None:
         learn(outer, slow, batch)
 
 
-def a_model_per_user() -> None:
-    for batch in chain(loader(), loader()):
-        own = weight()
-        optimizer = SGD([own], lr=0.1)
-        for _ in range(3):
-            learn(optimizer, own, batch)
-
-
 def optimizers_from_one_line() -> None:
     parameters = [weight() for _ in range(3)]
     optimizers = [SGD([parameter], lr=0.1) for parameter in parameters]
@@ -198,12 +188,6 @@ def copied_optimizers() -> None:
 )
 def test_what_marks_the_steps_of_a_program(program: Callable[[], None], marker: str, steps: int) -> None:
     assert marked(program) == {marker: steps}
-
-
-def test_the_steps_for_one_user_are_one_step() -> None:
-    steps = marked(a_model_per_user)
-    assert steps["every 3rd optimizer step (SGD)"] >= 24 - 8
-    assert steps.keys() <= {"every 3rd optimizer step (SGD)", "optimizer step (SGD)"}
 
 
 @pytest.mark.parametrize(
@@ -248,10 +232,6 @@ def in_thread(work: Callable[[], object]) -> Callable[[], None]:
     return run
 
 
-def test_a_thread_that_trains_marks_the_steps() -> None:
-    assert marked(in_thread(plain_training())) == {BATCH: 9}
-
-
 def test_a_thread_that_trains_goes_before_a_main_thread_that_evaluates() -> None:
     marks = Marks("auto", lambda _: None)
     with marks.placed():
@@ -260,23 +240,6 @@ def test_a_thread_that_trains_goes_before_a_main_thread_that_evaluates() -> None
         assert not marks.trains
         in_thread(plain_training())()
         assert marks.trains
-
-
-def test_a_thread_that_only_draws_batches_marks_none_of_a_training() -> None:
-    def train() -> None:
-        thread = threading.Thread(target=lambda: [list(loader()) for _ in range(30)])
-        thread.start()
-        plain_training()()
-        thread.join()
-
-    assert marked(train) == {BATCH: 9}
-
-
-def test_steps_stay_with_their_thread_where_they_may_not_move() -> None:
-    ended: list[str] = []
-    with Marks("auto", ended.append, may_move=lambda: False).placed():
-        in_thread(plain_training())()
-    assert ended == []
 
 
 def test_a_function_marks_steps_in_the_thread_that_calls_it() -> None:
@@ -321,14 +284,6 @@ def test_steps_marked_by_hand_go_before_what_was_found() -> None:
     assert marked(train)["pinprof.step()"] == 3
     assert marked(train, "loader").keys() == {BATCH}
     pinprof.step()  # nothing records now
-
-
-def test_after_a_step_marked_by_hand_nothing_else_marks() -> None:
-    def train() -> None:
-        pinprof.step()
-        plain_training(epochs=2)()
-
-    assert marked(train) == {"pinprof.step()": 1}
 
 
 MODULE = """
@@ -380,12 +335,6 @@ def test_a_function_of_a_module_marks_steps_where_it_is_called(module: str, name
 def test_a_function_that_is_not_there_is_an_error(module: str, place: str) -> None:
     with pytest.raises(CaptureError, match=place):
         marked(lambda: None, place)
-
-
-def test_something_that_is_no_function_is_an_error(module: str) -> None:
-    (Path(sys.path[0]) / "marked_module.py").write_text("steps = 3")
-    with pytest.raises(CaptureError, match="not a function, but of type int"):
-        marked(lambda: None, "marked_module:steps")
 
 
 SCRIPT = '''"""A script."""
@@ -440,13 +389,6 @@ def test_marked_functions_of_a_script_keep_their_lines(name: str, tmp_path: Path
             inspect.unwrap(plain[function]).__code__.co_firstlineno
         )
     assert held["train"].__annotations__ == {"x": "unknown"}
-
-
-def test_a_function_that_the_script_does_not_define_is_an_error() -> None:
-    change = FunctionCalls("nothing").change
-    assert change
-    with pytest.raises(CaptureError, match="--step-marker nothing: the script does not define this function"):
-        change.rewrite(ast.parse(SCRIPT))
 
 
 def fail() -> None:
@@ -524,17 +466,6 @@ def infer() -> None:
         loss(model(batch), batch)
 
 
-def test_calls_of_the_outermost_module_mark_steps_if_asked_for() -> None:
-    assert marked(infer, "module") == {"call of Outer": 24 - 11}
-
-
-def test_modules_are_not_watched_unless_somebody_asks() -> None:
-    before = torch.nn.Module.__call__
-    with Marks("auto", print).placed():
-        assert torch.nn.Module.__call__ is before
-        infer()
-
-
 def test_watched_modules_mark_the_steps_and_then_only_their_class_is_changed() -> None:
     ended: Counter[str] = Counter()
     before = torch.nn.Module.__call__
@@ -549,17 +480,6 @@ def test_watched_modules_mark_the_steps_and_then_only_their_class_is_changed() -
     assert ended == {"call of Outer": 24 - 11}
 
 
-@pytest.mark.slow
-def test_a_profiler_with_stacks_records_a_watched_module() -> None:
-    """It looks for the module in the frame of `Module.__call__`, and ends the process where it finds none."""
-    script = (
-        "import torch\nfrom pinprof.capture.steps.marks import Marks\nMarks('module', print).placed().__enter__()\n"
-        "with torch.profiler.profile(with_stack=True):\n    torch.nn.Linear(2, 2)(torch.zeros(2, 2))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_modules_are_watched_no_longer_where_an_optimizer_marks() -> None:
     marks = Marks("auto", lambda _: None)
     with marks.placed():
@@ -568,10 +488,6 @@ def test_modules_are_watched_no_longer_where_an_optimizer_marks() -> None:
         assert not marks.watches_modules
         marks.watch_modules()
         assert not marks.watches_modules
-
-
-def test_a_module_that_a_thread_calls_marks_steps() -> None:
-    assert marked(in_thread(infer), "module") == marked(infer, "module")
 
 
 def test_compiled_code_is_the_same_while_modules_are_watched() -> None:

@@ -40,15 +40,6 @@ def started_by(process: int, notes: Notes, base: Path, rank: Rank | None) -> Non
     file.write_bytes(msgspec.json.encode(msgspec.structs.replace(start, process=process)))
 
 
-def test_without_children_there_is_nothing(tmp_path: Path) -> None:
-    notes = Notes(str(tmp_path / "never made"))
-    assert (notes.children(), notes.remarks(), notes.processes, notes.running) == ((), [], [], [])
-    notes.wait(0.0)
-    notes.end(ChildEnd())
-    assert notes.start(tmp_path / "out.json", None) == "at work"
-    notes.remove()
-
-
 def test_a_long_wait_for_a_process_is_said_once(notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines, slept_s = list[str](), list[float]()
     monkeypatch.setattr(faults, "output", lines.append)
@@ -80,19 +71,6 @@ def test_ranks_come_in_order_before_children_which_are_numbered(notes: Notes, tm
     )
 
 
-def test_a_rank_at_work_is_started_by_nobody_else(notes: Notes, tmp_path: Path) -> None:
-    base, rank = tmp_path / "out.json.gz", Rank(1, 2)
-    started_by(os.getppid(), notes, base, rank)
-    assert notes.start(base, rank) == "at work"
-
-
-def test_a_recorded_rank_is_not_recorded_again(notes: Notes, tmp_path: Path) -> None:
-    base, rank = tmp_path / "out.json.gz", Rank(1, 2)
-    started(notes, base, rank)
-    notes.end(ChildEnd(recorded=True, stopped=True))
-    assert notes.start(base, rank) == "recorded"
-
-
 def test_a_rank_whose_process_died_is_recorded_when_its_launcher_starts_it_again(notes: Notes, tmp_path: Path) -> None:
     base, rank = tmp_path / "out.json.gz", Rank(1, 2)
     started_by(ended_process(), notes, base, rank)
@@ -107,16 +85,6 @@ def test_a_killed_child_has_the_trace_that_it_wrote_and_no_older_one(notes: Note
         started_by(ended_process(), notes, tmp_path / "out.json.gz", Rank(rank, 2))
     new.touch()
     assert [(child.path, child.why) for child in notes.children()] == [(None, ENDED_EARLY), (new, ENDED_EARLY)]
-
-
-def test_what_a_killed_child_left_beside_its_trace_goes_with_the_notes(notes: Notes, tmp_path: Path) -> None:
-    process = ended_process()
-    started_by(process, notes, tmp_path / "out.json.gz", None)
-    left, others = tmp_path / f".pinprof-{process}-abc", tmp_path / f".pinprof-{os.getppid()}-abc"
-    for folder in (left, others):
-        folder.mkdir()
-    notes.remove()
-    assert [folder.exists() for folder in (notes.folder, left, others)] == [False, False, True]
 
 
 def test_a_process_runs_until_it_has_ended_or_said_so(notes: Notes) -> None:

@@ -14,7 +14,6 @@ from fake_profiler import MS, TWO_OF_EACH, FakeClock, FakeProfiler
 
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.window.recording import Recording, profile
-from pinprof.capture.window.timing import is_steady
 from pinprof.capture.window.trace_file import writable_target
 from pinprof.ground.errors import CaptureError
 from pinprof.program.loaders import BatchSource
@@ -77,13 +76,6 @@ def test_plain_window_synchronizes_at_its_ends_only_and_leaves_the_warm_up_out(
     assert (plain.steps, plain.mean_ms, plain.p10_ms, plain.p90_ms) == (11, 6.0, 2.0, 10.0)
 
 
-def test_plain_window_lasts_at_least_its_seconds(record: Record, clock: FakeClock) -> None:
-    windows = RecordingOptions(warmup=0, plain_steps=2, plain_seconds=1.0, plain_precision=inf, steps=1)
-    recording = run(record(windows), clock, [100.0] * 13)
-    assert recording.plain is not None
-    assert recording.plain.steps == 10
-
-
 def test_plain_window_of_slow_steps_ends_after_its_most_seconds(record: Record, clock: FakeClock) -> None:
     windows = RecordingOptions(warmup=0, plain_steps=20, plain_seconds=1.0, plain_max_seconds=10.0, steps=1)
     recording = run(record(windows), clock, [4000.0] * 6)
@@ -92,33 +84,6 @@ def test_plain_window_of_slow_steps_ends_after_its_most_seconds(record: Record, 
     slower = run(record(windows), clock, [30_000.0] * 6)
     assert slower.plain is not None
     assert slower.plain.steps == 3
-
-
-def step_unsteadily(recording: Recording, clock: FakeClock, number: int) -> None:
-    clock.time_ns += (10 if number % 10 < 5 else 100) * MS
-    recording.step()
-
-
-def test_unsteady_steps_are_timed_for_five_seconds(record: Record, clock: FakeClock) -> None:
-    """Of 55 ms on average."""
-    clock.is_of_gpu = True
-    numbers = iter(range(2000))
-    with record(RecordingOptions(steps=2)) as recording:
-        while not recording.done:
-            step_unsteadily(recording, clock, next(numbers))
-    (warm_up, plain, *_) = json.loads(recording.path.read_text())[RUN_KEY]["windows"]
-    assert warm_up == ["warm-up", pytest.approx(10 + 55, abs=6)]  # 3 s
-    assert plain == ["plain", pytest.approx(90, abs=10)]
-
-
-def test_metadata_holds_the_plain_step(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
-    run(record(TWO_OF_EACH), clock, [2.0] * 8)
-    described = profiler.metadata["pinprof"]
-    versions = {"pinprof_version", "torch_version", "cuda_version"}
-    of_memory = {"host_memory", "loaders_pin", "unread", "profiled", "tries_convolutions"}
-    assert described.keys() == {*versions, *of_memory, "gpu", "made", "marker", "plain", "spawned", "steps_before"}
-    assert described["torch_version"] == torch.__version__
-    assert described["plain"] == {"steps": 2, "mean_ms": 2.0, "p10_ms": 2.0, "p90_ms": 2.0}
 
 
 def test_metadata_holds_the_memory_behind_the_last_step_and_the_loaders_before_the_first(
@@ -162,20 +127,6 @@ def test_a_profiler_of_the_program_that_is_on_in_all_timed_steps_is_noted(
             clock.time_ns += MS
             recording.step()
     assert profiler.metadata["pinprof"]["profiled"] is is_noted
-
-
-def test_without_plain_window_the_metadata_says_null(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
-    recording = run(record(RecordingOptions(warmup=0, plain_steps=0, steps=1)), clock, [1.0] * 3)
-    assert recording.done
-    assert recording.plain is None
-    assert clock.synchronized_at_ns == []
-    assert profiler.metadata["pinprof"]["plain"] is None
-
-
-def test_steps_after_the_windows_do_nothing(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
-    recording = run(record(TWO_OF_EACH), clock, [1.0] * 20)
-    assert recording.steps_seen == 8
-    assert profiler.calls.count("export") == 1
 
 
 def test_progress_names_the_window_of_every_step(tmp_path: Path, clock: FakeClock, profiler: FakeProfiler) -> None:
@@ -255,13 +206,6 @@ def test_the_programs_own_exception_passes_whatever_was_recorded(
     with pytest.raises(ZeroDivisionError):
         fail_after(recording, steps)
     assert (recording.recorded_steps, recording.path.exists()) == (kept, kept > 0)
-
-
-def test_failing_profiler_is_one_line(record: Record, clock: FakeClock, profiler: FakeProfiler) -> None:
-    profiler.stop_fails = True
-    with pytest.raises(CaptureError) as caught:
-        run(record(TWO_OF_EACH), clock, [1.0] * 8)
-    assert str(caught.value) == "the recording could not be finished: CUDA error: an illegal memory access"
 
 
 @pytest.mark.parametrize(
@@ -344,25 +288,3 @@ def test_the_warm_up_goes_on_while_workers_fill_their_queues(
     monkeypatch.setattr(BatchSource, "is_filling", property(lambda _: clock.time_ns < 16 * MS))
     recording = run(record(msgspec.structs.replace(TWO_OF_EACH, max_warmup=50)), clock, [1.0] * 30)
     assert dict(recording.journal.log().windows)["warm-up"] == 16
-
-
-def test_a_warm_up_that_never_gets_steady_ends_all_the_same(record: Record, clock: FakeClock) -> None:
-    recording = record(RecordingOptions(warmup=2, max_warmup=6, plain_steps=0, steps=1))
-    run(recording, clock, [2.0**-step for step in range(20)])
-    assert recording.done
-
-
-def test_steady_is_near_the_steps_before() -> None:
-    assert is_steady([])
-    assert is_steady([7])
-    assert is_steady([100, 109])
-    assert not is_steady([100, 112])
-    assert is_steady([1000, 100, 100, 100, 100, 100, 100, 100, 100, 100])  # one slow step does not make a trend
-
-
-def test_options_are_given_as_one_object_with_changes_by_name(tmp_path: Path) -> None:
-    options = RecordingOptions(steps=2, warmup=3)
-    recording = profile(tmp_path / "out.json", options, warmup=4)
-    assert recording.options == RecordingOptions(steps=2, warmup=4)
-    with pytest.raises(TypeError, match="step_count"):
-        profile(tmp_path / "out.json", step_count=3)

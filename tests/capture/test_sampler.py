@@ -9,6 +9,7 @@ import pytest
 CASES = Path(__file__).with_name("sampler_cases.py")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", ["not gpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 def test_the_cases_pass(chosen: str) -> None:
     command = (sys.executable, "-m", "pytest", "-q", "-n", "0", "-m", chosen, str(CASES))

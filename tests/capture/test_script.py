@@ -52,13 +52,6 @@ def test_failing_script_shows_its_own_traceback_and_keeps_the_trace(tmp_path: Pa
     assert "ProfilerStep#2" in recorded_steps(tmp_path)
 
 
-def test_failure_before_any_recorded_step_is_the_scripts_own(tmp_path: Path) -> None:
-    ran = run(tmp_path, TRAIN + "train(1)\nraise SystemExit('no data')")
-    assert (ran.status, ran.err) == (1, "no data\n")
-    assert ran.result["path"] is None
-    assert not (tmp_path / "out.json.gz").exists()
-
-
 def test_syntax_error_is_shown_as_python_shows_it(tmp_path: Path) -> None:
     ran = run(tmp_path, "x = = 1")
     assert ran.status == 1
@@ -203,13 +196,6 @@ def test_a_script_that_catches_everything_is_stopped_all_the_same(tmp_path: Path
     assert recorded_steps(tmp_path) == ["ProfilerStep#2", "ProfilerStep#3"]
 
 
-def test_a_script_that_goes_on_long_after_its_stop_is_said_to_be_waited_for(tmp_path: Path) -> None:
-    source = TRAIN + "import time\n\ndef save():\n    time.sleep(7)\n\ntry:\n    train(1000)\nfinally:\n    save()"
-    ran = run(tmp_path, source)
-    assert (ran.status, ran.result["stopped"]) == (0, True)
-    assert ran.err.startswith("pinprof has its steps and waits for the script to end: it is in save (train.py:")
-
-
 @pytest.mark.parametrize("end", ["sys.exit(3)", "raise RuntimeError('the training broke off')", "raise"])
 def test_what_a_script_makes_of_its_stop_is_not_its_failure(tmp_path: Path, end: str) -> None:
     source = TRAIN + f"import sys\ntry:\n    train(1000)\nexcept BaseException:\n    print('saved')\n    {end}"
@@ -243,17 +229,6 @@ except ValueError as error:
     assert ran.err == under_python(tmp_path, "train.py").stderr
 
 
-def test_a_fork_that_runs_to_the_end_of_the_script_records_nothing(tmp_path: Path) -> None:
-    source = TRAIN + (
-        "import atexit, os\nchild = os.fork()\n"
-        "if child == 0:\n    atexit.register(print, 'exit of the fork')\n    train(30)\nelse:\n"
-        "    print(os.waitpid(child, 0)[1])\n    train(30)"
-    )
-    ran = run(tmp_path, source)
-    assert (ran.status, ran.out) == (0, "finished\nexit of the fork\n0\n")
-    assert ran.result["stopped"]
-
-
 def test_a_thread_may_exit_and_goes_on_while_python_waits_for_it(tmp_path: Path) -> None:
     source = TRAIN + (
         "import sys, threading, time\n"
@@ -262,17 +237,6 @@ def test_a_thread_may_exit_and_goes_on_while_python_waits_for_it(tmp_path: Path)
     )
     ran = run(tmp_path, source)
     assert (ran.status, ran.out, ran.err) == (0, "thread done\n", "")
-
-
-def test_a_wrong_marker_is_refused_before_the_script_runs(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("raise SystemExit('ran')")
-    with pytest.raises(CaptureError, match="does not define this function"):
-        run_script(tmp_path / "train.py", [], path=tmp_path / "out.json", step_marker="missing")
-
-
-def test_missing_script_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"missing\.py: no such script"):
-        run_script(tmp_path / "missing.py", [], path=tmp_path / "out.json")
 
 
 def test_nothing_of_the_run_is_left_behind(tmp_path: Path) -> None:
@@ -357,26 +321,3 @@ def test_a_program_in_which_nothing_marks_a_step_is_recorded_for_a_stretch_of_ti
     assert float(stretch[1]) >= 3
     assert stored(tmp_path)["marker"] == ran.result["marker"]
     assert recorded_steps(tmp_path) == []
-
-
-LIBRARY = """
-import time, torch, torch._inductor
-
-def serve():
-    weight, end, was_recorded = torch.ones(8, 8) / 8, time.monotonic() + 100, False
-    while time.monotonic() < end:
-        weight = (weight @ weight).relu()
-        records = torch.autograd._profiler_enabled()
-        if was_recorded and not records:
-            end = min(end, time.monotonic() + 7)
-        was_recorded = records
-"""
-
-
-def test_a_program_with_no_line_of_its_own_to_stop_at_runs_to_its_end(tmp_path: Path) -> None:
-    (tmp_path / "library.py").write_text(LIBRARY)
-    installs = "import sys, pinprof.program.user_program as m\nm.INSTALLED_FOLDERS += (sys.path[0] + '/library.py',)\n"
-    ran = run(tmp_path, soon(0.5) + installs + "import library\nlibrary.serve()\nprint('finished')")
-    assert (ran.status, ran.out) == (0, "")
-    assert ran.err.startswith("pinprof has a stretch of its time and waits for the script to end: it is in ")
-    assert ran.result["stopped"]

@@ -2,14 +2,12 @@
 
 import gzip
 import json
-import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from pinprof.capture.options import RecordingOptions
-from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, write_trace
+from pinprof.capture.window.trace_file import as_capture_error, store, write_trace
 from pinprof.ground.errors import CaptureError
 
 
@@ -43,19 +41,3 @@ def test_a_trace_that_torch_could_not_write_is_not_a_file_that_is_missing(
     monkeypatch.setattr(profiler, "export_chrome_trace", lambda _: None)
     with pytest.raises(CaptureError, match="torch could not write its trace"), as_capture_error("no"):
         write_trace(profiler, tmp_path / name)
-
-
-def test_the_level_of_kinetos_log_is_not_that_of_programs_that_this_one_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KINETO_LOG_LEVEL", raising=False)
-    levels: list[str | None] = []
-    monkeypatch.setattr(
-        torch.profiler.profile, "prepare_trace", lambda _: levels.append(os.environ.get("KINETO_LOG_LEVEL"))
-    )
-    profiler = torch_profiler(RecordingOptions(), 2)
-    profiler.prepare_trace()
-    assert levels == ["6"]
-    assert "KINETO_LOG_LEVEL" not in os.environ
-    monkeypatch.setenv("KINETO_LOG_LEVEL", "0")
-    profiler.prepare_trace()
-    assert levels == ["6", "0"]
-    assert os.environ["KINETO_LOG_LEVEL"] == "0"

@@ -10,7 +10,7 @@ import torch
 
 import pinprof
 from pinprof.capture.observe.stacks import RawStack, Sample, host_profile_of, raw_stack
-from pinprof.trace.metadata.sampled_stacks import MAX_KEPT_FRAMES, HostFrame, HostProfile
+from pinprof.trace.metadata.sampled_stacks import HostFrame, HostProfile
 
 PACKAGE = Path(pinprof.__file__).parent
 TORCH = Path(torch.__file__).parent
@@ -84,16 +84,6 @@ def test_frames_of_pinprof_and_those_around_its_commands_are_left_out() -> None:
     assert files(profile((1, stack))) == [["train.py", "optim.py"]]
 
 
-def test_a_program_that_calls_pinprof_keeps_the_frames_around_it() -> None:
-    stack = stack_of("/home/me/train.py", PACKAGE / "notebook.py", "/home/me/step.py")
-    assert files(profile((1, stack))) == [["train.py", "step.py"]]
-
-
-def test_a_sample_in_pinprof_alone_is_only_counted() -> None:
-    host = profile((2, stack_of(PACKAGE / "capture" / "plain.py")), (1, stack_of("/home/me/train.py")))
-    assert (host.samples, host.folded, len(host.stacks)) == (3, 2, 1)
-
-
 def test_a_function_that_has_not_begun_belongs_to_its_caller() -> None:
     code = function("/home/me/model.py").__code__
     outer = stack_of("/home/me/train.py")
@@ -110,20 +100,3 @@ def _entries(code: Any) -> list[int]:
 
 def _after_entry(code: Any) -> int:
     return len(code.co_code) - 2
-
-
-def test_a_deep_stack_keeps_both_ends() -> None:
-    stack = stack_of(*(f"/home/me/{depth}.py" for depth in range(100)))
-    (kept,) = files(profile((1, stack)))
-    assert len(kept) == MAX_KEPT_FRAMES
-    assert (kept[0], kept[15], kept[16], kept[-1]) == ("0.py", "15.py", "52.py", "99.py")
-
-
-def test_the_name_of_a_file_that_is_no_text_can_be_stored() -> None:
-    host = profile((1, stack_of("/home/me/\udcff.py")))
-    assert host.frames[0].file == "/home/me/?.py"
-
-
-def test_no_samples_make_an_empty_profile() -> None:
-    host = profile()
-    assert (host.samples, host.stacks, host.frames, host.folded) == (0, (), (), 0)

@@ -1,7 +1,6 @@
 """What keeps the host's thread from running: noted by the journal, read from the trace, and said by the rules."""
 
 import gc
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +15,8 @@ from pinprof.capture.observe.stops import Stops
 from pinprof.measurement.measure import measure
 from pinprof.rules.rule import Finding
 from pinprof.rules.search import find
-from pinprof.trace import read_trace
 from pinprof.trace.lines import Place
-from pinprof.trace.metadata.run_log import RUN_KEY, Collections, HostStops, RunLog, run_of_metadata
+from pinprof.trace.metadata.run_log import RUN_KEY, Collections, HostStops, RunLog
 
 US = 1000
 LOG = RunLog(1, (("plain", 100),), (1_000_000,) * 100, (0,) * 100, (0,) * 100, (0,) * 100, 6)
@@ -65,37 +63,6 @@ def test_the_line_that_asks_for_collections_is_known(stops: Stops) -> None:
     )
 
 
-ENDS_WITHIN = """
-import gc
-from pinprof.capture.observe.stops import Stops
-watching = Stops().watching()
-watching.__enter__()
-"""
-
-
-@pytest.mark.slow
-def test_a_program_that_ends_while_it_is_watched_says_nothing() -> None:
-    ended = subprocess.run([sys.executable, "-c", ENDS_WITHIN], capture_output=True, text=True, check=True)
-    assert ended.stderr == ""
-
-
-def test_nothing_is_left_behind() -> None:
-    before = list(gc.callbacks)
-    with Stops().watching():
-        assert len(gc.callbacks) == len(before) + 1
-    assert gc.callbacks == before
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"off_cpu_ns": -1}, {"collections": [[2, 1, -3, 0]]}, {"collections": [{"generation": 2}]}, {"steps": "x"}],
-)
-def test_malformed_stops_are_none(change: dict[str, object]) -> None:
-    sound = {"start_up_ns": 1, "windows": [], "step_ns": [], "own_ns": [], "input_ns": [], "gpu_ns": [], "after_ns": 1}
-    assert run_of_metadata(sound | {"stops": {"steps": 3}}) is not None
-    assert run_of_metadata(sound | {"stops": change}) is None
-
-
 def found(stops: HostStops, *, busy: float = 100) -> list[Finding]:
     """Return what is found of steps of 1000 us in which a GPU is busy for some of it."""
     return findings_with(builder_of_steps(busy), stops)
@@ -130,24 +97,6 @@ def test_collections_are_a_cause_of_their_own(count: int, each: str, saved_ns: f
     assert finding.evidence.cost_ns == pytest.approx(200_400)
     assert (finding.saving and finding.saving.saving_ns) == (saved_ns and pytest.approx(saved_ns, rel=0.01))
     assert "gc.freeze()" in finding.fix
-
-
-@pytest.mark.parametrize("asked_at", [None, Place("train.py", 7, "train")])
-def test_one_collection_of_a_generation_shows_no_rate(asked_at: Place | None) -> None:
-    """The program's own `gc.collect()` does: it is in the loop."""
-    stops = HostStops(100, 0, (Collections(0, 90, 40 * US, US), Collections(2, 1, 20_000 * US, 20_000 * US)), asked_at)
-    assert [finding.evidence.place for finding in found(stops)] == ([asked_at] if asked_at else [])
-
-
-def test_a_collection_that_a_queue_of_work_outlasts_costs_nothing() -> None:
-    """The host launches a step in 200 us, and the GPU needs 1000: it is ahead by several steps."""
-    builder = TraceBuilder()
-    for number, start in enumerate(builder.steps(5, 200, length=200)):
-        builder.op("aten::add", start + 5, 190)
-        builder.kernel(1000 * number + 20, 1000, launch=start + 7)
-    builder.call("cudaDeviceSynchronize", 1001, 4100)
-    stops = HostStops(100, 0, (Collections(2, 100, 40_000 * US, 400 * US),))
-    assert findings_with(builder, stops) == []
 
 
 def test_calls_that_were_recorded_are_found_without_a_run() -> None:
@@ -230,39 +179,7 @@ def test_a_busy_gpu_hides_short_collections_and_no_long_ones(each_us: int, cost_
     assert finding.evidence.cost_ns == pytest.approx(cost_us * US, rel=0.01)
 
 
-def test_a_busy_gpu_hides_most_of_it() -> None:
-    (finding,) = found(HostStops(100, 30_000 * US), busy=950)
-    assert finding.evidence.cost_ns < 100 * US
-
-
-PROGRAM = """
-import torch, pinprof
-weight, kept = torch.rand(200, 200), []
-
-class Node:
-    def __init__(self):
-        self.me = self
-
-for number in range(400):
-    for _ in range(20):
-        weight @ weight
-    {work}
-    pinprof.step()
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("work", "rules"), [("[Node() for _ in range(20_000)]", ["PIN608"]), ("pass", [])])
-def test_a_program_that_makes_circles_is_told_of_the_collector(tmp_path: Path, work: str, rules: list[str]) -> None:
-    (tmp_path / "train.py").write_text(PROGRAM.format(work=work))
-    command = [sys.executable, "-m", "pinprof", "run", "-o", "t.json.gz", "train.py"]
-    subprocess.run(
-        command, cwd=tmp_path, check=True, capture_output=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-    )
-    trace = read_trace(tmp_path / "t.json.gz")
-    assert [finding.rule.id for finding in find(measure(trace), trace) if finding.rule.id == "PIN608"] == rules
-
-
 def test_a_program_that_closes_all_descriptors_keeps_its_own_file_under_that_number(tmp_path: Path) -> None:
     source = (
         "import os\nfrom pinprof.program.machine import Delay\n"

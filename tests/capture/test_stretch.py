@@ -13,7 +13,6 @@ from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.window import lean
 from pinprof.capture.window.lean import Stretch
 from pinprof.capture.window.recording import Recording
-from pinprof.ground.errors import CaptureError
 from pinprof.program.ending import StopRequested
 
 
@@ -74,21 +73,6 @@ def test_without_a_beginning_there_is_nothing_to_write(tmp_path: Path) -> None:
     assert not (tmp_path / "out.json").exists()
 
 
-def test_a_moment_is_not_kept(tmp_path: Path, host: FakeClock) -> None:
-    stretch = stretch_of(tmp_path)
-    stretch.begin()
-    host.time_ns += 19 * MS
-    stretch.end()
-    assert not stretch.is_written
-
-
-def test_a_profiler_that_does_not_start_is_an_error_of_capture(tmp_path: Path) -> None:
-    stretch = stretch_of(tmp_path, FakeProfiler(start_fails=True))
-    with pytest.raises(CaptureError, match="already enabled"):
-        stretch.begin()
-    assert not stretch.is_open
-
-
 def test_a_program_that_ends_within_a_stretch_keeps_it(tmp_path: Path, host: FakeClock) -> None:
     recording = started(tmp_path, 0)
     record(recording.stretch, host)
@@ -102,14 +86,6 @@ def test_abandoned_windows_keep_their_complete_steps(tmp_path: Path) -> None:
     recording.abandon()
     assert (recording.recorded_steps, recording.done) == (1, False)
     assert make(recording, 1).recorded_steps == 1
-
-
-def test_a_step_within_the_last_stretch_does_not_end_it(tmp_path: Path) -> None:
-    recording = started(tmp_path, 1)
-    recording.abandon()
-    recording.stretch.begin()
-    assert make(recording, 1).stretch.is_open
-    recording.end()
 
 
 def test_windows_begin_anew_where_steps_are_marked_otherwise(tmp_path: Path) -> None:

@@ -99,15 +99,6 @@ def test_what_waits_after_the_last_step_is_of_no_watched_step(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("warned")
-def test_it_ends_after_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, clock = recorded(tmp_path), iter(range(0, 1000, 5))
-    monkeypatch.setattr(lines, "HOST_TIME", SimpleNamespace(monotonic=lambda: float(next(clock))))
-    window = watch_window(200, path)
-    assert run(window, lambda _: None, 100) == 1
-    assert watched(path).steps == 1
-
-
-@pytest.mark.usefixtures("warned")
 @pytest.mark.parametrize(("first_at", "steps"), [(0, 39), (30, 60), (37, 74), (45, 39)])
 def test_it_ends_when_no_line_has_waited_for_the_first_time_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_at: int, steps: int
@@ -115,12 +106,6 @@ def test_it_ends_when_no_line_has_waited_for_the_first_time_for_long(
     path, clock = recorded(tmp_path), iter(range(1000))
     monkeypatch.setattr(lines, "HOST_TIME", SimpleNamespace(monotonic=lambda: next(clock) / 10))
     assert run(watch_window(200, path), lambda number: item() if number == first_at else None, 200) == steps
-
-
-def test_no_step_is_watched_where_none_is_asked_for(tmp_path: Path) -> None:
-    path = recorded(tmp_path)
-    assert not list(watch_window(0, path))
-    assert read_trace(path).info.watched is None
 
 
 def test_a_failure_costs_only_what_was_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,21 +135,6 @@ def test_the_line_of_the_user_and_what_waited_in_a_library_are_told_apart() -> N
     assert "module.py" in wait.line.stack[0]
 
 
-def test_the_same_line_on_two_paths_is_two_waits() -> None:
-    watcher = Watcher()
-
-    def read() -> None:
-        item()
-
-    with taking_warnings(watcher.waited):
-        read()
-        read()
-        watcher.end_step()
-    first, second = watcher.watched().waits
-    assert first.line.place == second.line.place
-    assert first.line.stack != second.line.stack
-
-
 @pytest.mark.parametrize(
     ("at", "steps", "expected"),
     [
@@ -181,14 +151,6 @@ def test_the_same_line_on_two_paths_is_two_waits() -> None:
 )
 def test_a_period_is_one_where_all_gaps_agree(at: tuple[int, ...], steps: int, expected: int | None) -> None:
     assert period(at, steps) == expected
-
-
-@pytest.mark.parametrize("section", [5, {}, {"steps": 3, "waits": [], "sequences": [[0]]}, {"steps": 3, "waits": [{}]}])
-def test_a_malformed_section_is_none(section: object) -> None:
-    builder = TraceBuilder()
-    builder.kernel(0, 10, launch=0)
-    builder.metadata["pinprof_watched"] = section
-    assert builder.read().info.watched is None
 
 
 class Loop:

@@ -36,10 +36,6 @@ def test_a_program_that_has_an_optimizer_is_waited_for_longer() -> None:
     assert [after(optimizer=True), after(optimizer=True, modules=True)] == [40.0, 120.0]
 
 
-def test_slow_signs_are_waited_for() -> None:
-    assert after(modules=True, longest_s=20) == 100.0
-
-
 def test_a_marker_that_stops_coming_leads_to_a_stretch() -> None:
     assert after(marker=True) == 120.0
 
@@ -96,13 +92,6 @@ def test_work_counts_from_the_last_mark(monkeypatch: pytest.MonkeyPatch) -> None
     assert work.seconds == 2.0
     work.add(10 * S // 4, 2 * S, counts=True)
     assert work.seconds == 0.0
-
-
-def test_a_thread_that_was_not_let_run_has_seen_one_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    work = Work(0)
-    work.add(60 * S, 0, counts=True)
-    assert work.seconds == 1.0
 
 
 def test_on_a_machine_with_a_gpu_time_without_its_use_hardly_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,19 +200,3 @@ def test_a_program_that_makes_no_more_steps_is_stopped_when_it_may_end(
     program.work(1.75)
     with pytest.raises(StopRequested):
         program.work(0.25)
-
-
-def test_a_program_without_a_tensor_is_let_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = Endless(tmp_path, monkeypatch)
-    monkeypatch.setattr(watchdog, "has_tensors", lambda: False)
-    program.work(200)
-    assert (program.marks.watches_modules, program.recording.stretch.is_open, program.said) == (False, False, [])
-
-
-def test_a_profiler_of_the_programs_own_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = Endless(tmp_path, monkeypatch, watches_modules=True)
-    with torch.autograd.profiler.profile() as own:
-        program.work(200)
-        torch.ones(2).sum()
-    assert len(own.function_events) > 0
-    assert (program.recording.done, program.recording.stretch.is_written, program.said) == (False, False, [])

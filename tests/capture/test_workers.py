@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +45,7 @@ def computed(index: int) -> float:
     return float(index > 0)
 
 
+@pytest.mark.slow
 def test_the_first_worker_is_sampled_in_its_batches_alone() -> None:
     """In a process of its own: in that of the tests, another one may have taken the alarm."""
     command = [warm_python(), "-c", "from test_workers import sample; sample(collated=True); sample(collated=False)"]
@@ -73,21 +73,6 @@ def sample(*, collated: bool) -> None:
         if any(profile.frames[index].function == "computed" for index in stack.frames)
     )
     assert inner > 0.5 * profile.samples
-
-
-def test_without_workers_there_are_no_samples() -> None:
-    samples = WorkerSamples()
-    with samples.sampling():
-        list(DataLoader(Slow(), batch_size=20))
-        assert samples.longest() is None
-    assert samples.longest() is None
-
-
-def test_without_a_temporary_folder_there_are_no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
-    samples = WorkerSamples()
-    with samples.sampling():
-        assert samples.longest() is None
 
 
 def test_a_worker_that_may_start_no_thread_makes_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,27 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from check_traces import (
-    checked,
-    hidden_copy,
-    measured,
-    measured_step,
-    pageable,
-    plain,
-    report_of,
-    statuses,
-    with_waits,
-)
+from check_traces import checked, hidden_copy, measured, measured_step, pageable, plain, report_of, statuses, with_waits
 from one_after_another import STEP_US, STEPS, one_after_another
 from quick import slow_but
 from recordings import ROOT, TRACES, analysis_of
-from trace_builder import TraceBuilder, without_known_events
+from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.check.baseline import read_baseline
-from pinprof.check.figures import FIGURE_OF_QUANTITY, TraceFigures, measure_figures
-from pinprof.check.judge import KEPT, LimitVerdict, judge, outcome, remarks
-from pinprof.check.limits import QUANTITIES, UNIT_BYTES, UNIT_COUNT, UNIT_MS, UNIT_SHARE, Limits, Quantity
+from pinprof.check.figures import TraceFigures, measure_figures
+from pinprof.check.judge import LimitVerdict, judge, remarks
+from pinprof.check.limits import QUANTITIES, Limits
 from pinprof.ground.errors import PinprofError
 from pinprof.trace import read_trace
 
@@ -76,12 +66,6 @@ def test_a_limit_is_kept_up_to_its_value_and_violated_beyond(
     assert measured(with_waits(), tmp_path).figures[limit].value == pytest.approx(value)
 
 
-def test_work_outside_of_complete_steps_is_no_steps(tmp_path: Path) -> None:
-    before, after = measured(with_waits(), tmp_path), measured(pageable(with_waits(), 5000, 1000, 5000), tmp_path)
-    for key in ("max_hidden_syncs", "max_stall_ms", "max_exposed_ms", "max_pageable_bytes"):
-        assert after.figures[key].value == before.figures[key].value
-
-
 def test_the_overlap_is_that_of_the_whole_trace(tmp_path: Path) -> None:
     builder = plain()
     for start in range(0, 4000, 1000):
@@ -115,28 +99,11 @@ def test_a_wait_for_a_batch_has_the_rule_of_its_finding_under_every_limit(tmp_pa
     assert [remark.rule for remark in all_remarks if not remark.rule.startswith("PIN60")] == ["PIN104"]
 
 
-def test_copies_that_expose_next_to_nothing_keep_the_overlap(tmp_path: Path) -> None:
-    builder = plain()
-    for start in range(0, 4000, 1000):
-        builder.copy("DtoH (Device -> Pinned)", start + 100, 0.5, launch=start + 60, size=20)
-    verdict = verdict_of(builder, tmp_path, min_overlap=0.9)
-    assert verdict.status == "kept"
-    assert verdict.sentence == (
-        "0.0 % of the copy time is overlapped, at least 90.0 % wanted: only 500 ns per step are exposed, too little to "
-        "matter"
-    )
-
-
 def test_the_line_of_a_copy_is_that_of_the_wait_for_it() -> None:
     analysis = analysis_of(TRACES / "loader_pageable.stack.json.gz")
     (place,) = measure_figures(analysis).figures["max_exposed_ms"].places
     assert (place.file, place.function) == ("pinprof/workloads/loaders.py", "step")
     assert place.line is not None
-
-
-def test_two_values_that_read_alike_are_told_apart(tmp_path: Path) -> None:
-    verdict = verdict_of(with_waits(), tmp_path, max_pageable_bytes=999_999)
-    assert verdict.sentence.startswith("1000000 B copied from or to pageable memory per step, at most 999999 B allowed")
 
 
 # The step without profiler
@@ -159,18 +126,6 @@ def test_an_unknown_step_fails_unless_its_bounds_keep_the_limit(tmp_path: Path, 
 # What cannot be known
 
 
-PER_STEP = ("max_hidden_syncs", "max_stall_ms", "max_exposed_ms", "max_pageable_bytes", "max_step_ms")
-
-
-@pytest.mark.parametrize("limit", [*PER_STEP, "min_overlap"])
-def test_an_empty_trace_keeps_no_limit_and_says_why(tmp_path: Path, limit: str) -> None:
-    verdict = verdict_of(without_known_events(), tmp_path, **{limit: 0.5})
-    assert (verdict.status, verdict.failed) == ("unknown", True)
-    assert "record" in verdict.sentence
-    quantity = QUANTITIES[limit]
-    assert verdict.sentence.startswith(f"the {quantity.noun or quantity.what} is not known, ")
-
-
 def test_without_runtime_calls_waits_are_unknown_and_copies_are_not(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.activity("kernel", "k", 0, 10, correlation=0, device=0, stream=7)
@@ -178,34 +133,10 @@ def test_without_runtime_calls_waits_are_unknown_and_copies_are_not(tmp_path: Pa
     assert verdict_of(builder, tmp_path, max_exposed_ms=0).status == "kept"
 
 
-def test_memory_of_unknown_kind_may_be_pageable(tmp_path: Path) -> None:
-    builder = plain()
-    for start in range(0, 4000, 1000):
-        builder.copy("HtoD (Host -> Device)", start + 300, 10, launch=start + 250, size=1000)
-    assert verdict_of(builder, tmp_path, max_pageable_bytes=1000).status == "kept"
-    assert verdict_of(builder, tmp_path, max_pageable_bytes=999).status == "unknown"
-
-
-def test_no_limit_is_no_verdict(tmp_path: Path) -> None:
-    result = checked(with_waits(), tmp_path, Limits())
-    assert (result.verdicts, outcome([result])) == ((), KEPT)
-    assert result.findings
-
-
 @pytest.mark.parametrize("limits", [{"max_stall_ms": -1}, {"min_overlap": 1.1}, {"max_step_ms": float("nan")}])
 def test_a_limit_that_cannot_be_is_refused(limits: dict[str, float]) -> None:
     with pytest.raises(PinprofError, match=next(iter(limits)).replace("_", "-")):
         Limits(**limits)
-
-
-@pytest.mark.parametrize("quantity", QUANTITIES.values(), ids=QUANTITIES)
-def test_a_limit_is_a_lower_bound_where_more_of_its_figure_is_better(quantity: Quantity) -> None:
-    figure = FIGURE_OF_QUANTITY[quantity.key]
-    assert quantity.at_least == figure.more_is_better
-    assert (
-        quantity.unit
-        in {"ns": (UNIT_MS,), "bytes": (UNIT_BYTES,), "count": (UNIT_COUNT,), "share": (UNIT_SHARE,)}[figure.unit]
-    )
 
 
 # A file that has lost its end
@@ -232,12 +163,8 @@ def cut(builder: TraceBuilder, folder: Path, until: float) -> TraceFigures:
 @pytest.mark.parametrize(
     ("limit", "kept", "violated"),
     [
-        ("max_hidden_syncs", 2, 1),
-        ("max_stall_ms", 0.33, 0.31),
-        ("max_exposed_ms", 0.21, 0.2),
-        ("max_pageable_bytes", 1_000_000, 999_999),
-        ("min_overlap", 0, 0.01),
-        ("max_step_ms", 100, 0.1),
+        *(("max_hidden_syncs", 2, 1), ("max_stall_ms", 0.33, 0.31), ("max_exposed_ms", 0.21, 0.2)),
+        *(("max_pageable_bytes", 1_000_000, 999_999), ("min_overlap", 0, 0.01), ("max_step_ms", 100, 0.1)),
     ],
 )
 def test_a_file_that_lost_its_end_breaks_limits_and_keeps_none(
@@ -250,13 +177,6 @@ def test_a_file_that_lost_its_end_breaks_limits_and_keeps_none(
     (verdict,) = judge(figures, Limits(**{limit: violated})).verdicts
     assert verdict.status == "exceeded"
     assert verdict.places
-
-
-def test_a_file_that_lost_its_end_may_have_lost_new_waits(tmp_path: Path) -> None:
-    (baseline,) = read_baseline(report_of(with_waits(6), tmp_path)).traces
-    assert statuses(judge(cut(with_waits(6), tmp_path, 4500), Limits(), baseline))["new_waits"] == "unknown"
-    (clean,) = read_baseline(report_of(plain(6), tmp_path)).traces
-    assert statuses(judge(cut(with_waits(6), tmp_path, 4500), Limits(), clean))["new_waits"] == "new"
 
 
 @pytest.mark.parametrize(("spoiled", "status"), [(0, "kept"), (1, "unknown")])
@@ -351,13 +271,6 @@ def test_one_spot_behind_several_limits_is_one_remark(tmp_path: Path) -> None:
     spots = [(remark.rule, remark.place.function) for remark in errors]
     assert sorted(spots, key=str) == sorted({*spots}, key=str)
     assert {remark.rule: len(remark.verdicts) for remark in errors}["PIN201"] == 3
-
-
-def test_each_site_of_a_finding_that_fails_nothing_is_a_warning(tmp_path: Path) -> None:
-    """Alone each of them saves nothing: together they are what to change."""
-    warnings = [one for one in remarks(checked(one_after_another(10), tmp_path, Limits())) if one.rule == "PIN201"]
-    assert {remark.place.function for remark in warnings} == {f"value{number}" for number in range(10)}
-    assert {remark.level for remark in warnings} == {"warning"}
 
 
 def test_a_new_site_of_a_rule_that_the_baseline_has_is_new(tmp_path: Path) -> None:

@@ -19,11 +19,6 @@ def test_limits_are_read_with_dashes_or_underscores(tmp_path: Path) -> None:
     assert read_config(path) == Limits(max_hidden_syncs=0, min_overlap=0.9)
 
 
-@pytest.mark.parametrize("text", ["", "[tool.other]", "tool = 3", "[tool.pyprof]"])
-def test_a_file_without_the_table_is_not_pinprofs(tmp_path: Path, text: str) -> None:
-    assert read_config(config(tmp_path, text)) is None
-
-
 @pytest.mark.parametrize("text", ["[tool.pinprof]", "[tool.pinprof.check]"])
 def test_an_empty_table_has_no_limits(tmp_path: Path, text: str) -> None:
     assert read_config(config(tmp_path, text)) == Limits()

@@ -5,28 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
-import torch
 from bench_builder import H200, BenchBuilder, as_json, gbps
 from command_line import invoke, is_one_line_error
 from detector import detector
 from fitting import fitting
 from forked_driver import COMMAND, forked
 from msgspec.structs import replace
-from page_reader import Page
 from recordings import TRACES
-from trace_builder import TraceBuilder, without_known_events
+from trace_builder import without_known_events
 
-from pinprof.bench.advice import read_machine
-from pinprof.capture.job import Agreement, Rank, WrittenTrace
-from pinprof.capture.script import ScriptRun
 from pinprof.cli import main
-from pinprof.cli.run import run
-from pinprof.cli.run_report import report_job
-from pinprof.cli.script import Outputs
-from pinprof.cli.traces import MachineFile
-from pinprof.report.source import Code
 
 TRAINING = """
 import sys
@@ -51,6 +40,7 @@ def test_help_teaches_every_command() -> None:
         assert f"\n    pinprof {name}" in invoke(name, "--help").output.split("Example")[1], name  # a line to copy
 
 
+@pytest.mark.slow
 def test_a_report_needs_neither_torch_nor_plotly_nor_hta(trace: Path) -> None:
     code = (
         "import sys; from click.testing import CliRunner; from pinprof.cli import main;"
@@ -151,14 +141,6 @@ def test_what_cannot_be_done_is_one_line_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_timeline_may_be_a_plotly_figure(trace: Path, tmp_path: Path) -> None:
-    alone = tmp_path / "alone.html"
-    assert invoke("timeline", trace, "-o", alone, "--plotly").exit_code == 0
-    assert "Plotly.newPlot(" in alone.read_text()
-    assert '<div class="timeline"' not in alone.read_text()
-    assert invoke("timeline", trace, "-o", "-", "--plotly").stdout == alone.read_text()
-
-
 @pytest.mark.parametrize(
     ("command", "option"),
     [
@@ -224,17 +206,6 @@ def test_whatif_predicts_a_change_or_compares_the_usual_ones(trace: Path) -> Non
     assert (told["baseline_step_ms"], told["baseline_source"], told["scenario"]["gpu_speed"]) == (0.95, "given", 2)
 
 
-def test_whatif_of_a_step_that_no_change_shortens_goes_on_with_its_report(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(4):
-        builder.kernel(start + 100, 300, launch=start + 50)
-    path = builder.write(tmp_path / "host.json")
-    result = invoke("whatif", path)
-    assert "None of these changes saves a measurable time" in " ".join(result.stdout.split())
-    assert result.stderr == f"Next: pinprof report {path}\n"
-    assert "the host runs no op and no call for 971 µs per step" in " ".join(invoke("report", path).stdout.split())
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -246,11 +217,6 @@ def test_a_number_that_makes_no_sense_is_one_line(trace: Path, option: str, valu
     result = invoke("whatif", trace, "--pin", option, value)
     assert is_one_line_error(result)
     assert option in result.stderr
-
-
-def test_a_rate_of_nothing_that_is_pinned_is_one_line(trace: Path) -> None:
-    assert "--pin" in invoke("whatif", trace, "--non-blocking", "--pinned-gbps", 40).stderr
-    assert invoke("whatif", trace, "--pinned-gbps", 40).exit_code == 0
 
 
 def test_rates_of_a_machine_take_the_place_of_the_usual_ones(trace: Path, tmp_path: Path) -> None:
@@ -272,12 +238,6 @@ def test_rates_of_a_machine_take_the_place_of_the_usual_ones(trace: Path, tmp_pa
     usual = fitting(invoke("whatif", trace, "--machine", file, "--json", "-").stdout)
     assert f"--pin --machine {file}" in [scenario["options"] for scenario in usual["scenarios"]]
     assert "--pin" in invoke("whatif", trace, "--non-blocking", "--machine", file).stderr
-
-
-def test_rates_of_another_gpu_are_said_to_be_those(bench: Path) -> None:
-    result = invoke("whatif", TRACES / "pageable_blocking.json.gz", "--pin", "--machine", bench)
-    assert result.exit_code == 0
-    assert f"Note: {bench} was measured on NVIDIA A100, the trace is of NVIDIA H200" in result.stderr
 
 
 def test_a_machine_without_rates_is_one_line(trace: Path, tmp_path: Path) -> None:
@@ -321,50 +281,6 @@ def test_a_report_reads_the_bench_of_a_machine(trace: Path, bench: Path) -> None
     assert "copies that become pinned run at the rates measured on NVIDIA A100" in " ".join(full.split())
 
 
-@pytest.mark.slow
-def test_a_report_on_a_job_with_rates_of_another_gpu_says_so(bench: Path) -> None:
-    ranks = [TRACES / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
-    result = invoke("report", *ranks, "--machine", bench)
-    assert result.stderr.count(f"Note: {bench} was measured on NVIDIA A100, the trace is of NVIDIA H200") == 1
-    assert "run at the rates measured on NVIDIA A100; the trace is of NVIDIA H200" in " ".join(result.stdout.split())
-
-
-def test_run_reports_by_the_bench(bench: Path, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = ScriptRun(trace, None, "step()", stopped=True, exit_status=0)
-    monkeypatch.setattr("pinprof.capture.script.run_script", lambda **_: outcome)
-    (tmp_path / "train.py").touch()
-    result = invoke("run", "--machine", bench, "--force", "-o", trace, tmp_path / "train.py")
-    assert result.exit_code == 0
-    assert "As measured on NVIDIA A100: pinned memory pays" in trace.with_name("trace.html").read_text()
-
-
-@pytest.mark.slow
-def test_run_reports_on_a_job_by_the_bench(
-    bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ranks = [TRACES / "ranks" / f"pageable_ranks.rank{number}.before.json.gz" for number in range(2)]
-    written = {number: WrittenTrace("here", str(path), path.stat().st_size) for number, path in enumerate(ranks)}
-    monkeypatch.setattr(Agreement, "traces", lambda *_: written)
-    agreement = Agreement(Rank(0, 2), lambda: None)
-    with click.Context(run):
-        machine = MachineFile(str(bench), read_machine(bench), is_default=False)
-        outputs = Outputs("trace.json.gz", str(tmp_path / "job.html"), is_first=True, again="pinprof report run/")
-        assert report_job(agreement, outputs, machine, Code())
-    assert "run at the rates measured on NVIDIA A100" in " ".join(capsys.readouterr().out.split())
-
-
-def test_the_environment_can_name_the_bench(trace: Path, bench: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_option = invoke("report", trace, "--machine", bench, "--json", "-").stdout
-    monkeypatch.setenv("PINPROF_MACHINE", str(bench))
-    assert invoke("report", trace, "--json", "-").stdout == by_option
-    usual = fitting(invoke("whatif", trace, "--json", "-").stdout)
-    assert f"--pin --machine {bench}" in [scenario["options"] for scenario in usual["scenarios"]]
-    assert "at the rates measured on NVIDIA A100" in " ".join(invoke("whatif", trace, "--pin").stdout.split())
-    unpinned = invoke("whatif", trace, "--non-blocking", "--json", "-")  # which is not a mistake of the caller
-    assert fitting(unpinned.stdout)["scenario"]["machine"] is None
-    assert "NVIDIA A100" not in unpinned.stderr
-
-
 @pytest.mark.parametrize("command", ["report", "whatif", "run"])
 def test_a_bench_that_cannot_be_read_is_one_line_with_the_name_of_the_variable(
     command: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -379,12 +295,6 @@ def test_a_bench_that_cannot_be_read_is_one_line_with_the_name_of_the_variable(
     assert is_one_line_error(broken := invoke(command, trace))
     assert broken.stderr.startswith(f"Error: PINPROF_MACHINE: {file}: is not a result of pinprof bench")
     assert invoke(command, "--help").exit_code == 0
-
-
-def test_a_report_is_not_written_over_the_bench(trace: Path, bench: Path) -> None:
-    text = bench.read_text()
-    assert is_one_line_error(invoke("report", trace, "--machine", bench, "--json", bench, "--force"))
-    assert bench.read_text() == text
 
 
 def test_the_end_of_a_path_is_enough_if_it_is_clear() -> None:
@@ -410,18 +320,6 @@ def test_whatif_replays_the_ranks_of_a_job_together() -> None:
     assert [(change["rank"], change["per_step"]) for change in document["changes"]] == [(0, 0), (1, 1)]
 
 
-def test_a_trace_that_cannot_be_predicted_is_one_line(trace: Path, tmp_path: Path) -> None:
-    host, gpu = TraceBuilder(), TraceBuilder()
-    for number, start in enumerate(host.steps(3, 100)):
-        host.call("cudaDeviceSynchronize", start + 10, 50)
-        gpu.activity("kernel", "k", start, 50, correlation=number, device=0, stream=7)
-    for number, builder in enumerate((host, gpu)):
-        path = builder.write(tmp_path / f"{number}.json")
-        assert is_one_line_error(invoke("whatif", path, "--pin", "--step-ms", 1))
-        assert is_one_line_error(invoke("verify", path, trace))
-    assert is_one_line_error(invoke("verify", trace, tmp_path / "0.json"))
-
-
 def test_verify_compares_and_writes_json(tmp_path: Path) -> None:
     before, after, out = TRACES / "loss_item.json.gz", TRACES / "clean.json.gz", tmp_path / "out.json"
     result = invoke("verify", before, after, "--json", out)
@@ -441,19 +339,6 @@ def test_compare_says_what_changed_and_what_comes_next() -> None:
         result.stdout.split()
     )
     assert result.stderr == f"Next: pinprof compare {before} {after} --html compare.html\n"
-
-
-def test_compare_writes_json_and_a_page_of_two_traces_alone(trace: Path, tmp_path: Path) -> None:
-    out, page, missing = (tmp_path / name for name in ("out.json", "out.html", "missing.json"))
-    result = invoke("compare", trace, trace, "--json", out, "--html", page)
-    assert result.exit_code == 0
-    assert result.stderr.splitlines() == [f"Wrote {out}", f"Wrote {page}"]
-    assert fitting(out.read_text())["schema"] == "pinprof.compare/1"
-    assert page.read_text().count('<div class="timeline"') == 2
-    assert fitting(invoke("compare", trace, trace, "--json", "-").stdout)["verdict"] == "same"
-    for wrong in ((trace, missing), (missing, trace), (trace,), ("-", "-")):
-        assert is_one_line_error(result := invoke("compare", *wrong))
-        assert "missing.json" in result.stderr or missing not in wrong
 
 
 SOON = ("--warmup", "1")
@@ -526,17 +411,6 @@ def test_a_script_that_is_too_short_is_told_so_and_leaves_the_folder_that_was_ma
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_run_makes_no_parents_of_the_folder_that_it_is_to_write_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = invoke("run", "-o", "no/run/", "train.py", "3")
-    assert (done.exit_code, done.stderr) == (
-        2,
-        "Error: no/run/: cannot make this folder (No such file or directory)\n",
-    )
-
-
 @pytest.mark.gpu
 def test_run_finds_the_blocking_copy_and_the_item_on_the_gpu(tmp_path: Path) -> None:
     done = run_program(tmp_path, "run", "--steps", "3", "train.py", "1000000")
@@ -553,104 +427,11 @@ def test_run_finds_the_blocking_copy_and_the_item_on_the_gpu(tmp_path: Path) -> 
 # The ranks of a job
 
 
-RANKS = [TRACES / "ranks" / f"sleeping_rank.rank{rank}.before.json.gz" for rank in (0, 1)]
-
-
-@pytest.mark.slow
-def test_a_report_on_the_ranks_of_a_job_names_the_slowest_and_shows_it(tmp_path: Path) -> None:
-    broken, page = tmp_path / "broken.json", tmp_path / "job.html"
-    broken.write_text("<html>")
-    result = invoke("report", *RANKS, broken, "--json", tmp_path / "job.json", "--html", page)
-    assert result.exit_code == 0
-    blamed = "Rank 1 holds up the others by 20.2 ms per step: its host runs no op"
-    assert blamed in result.stdout
-    assert result.stdout.count("complete steps") == 1
-    assert str(RANKS[1]) in result.stdout
-    assert f"Skipped: {broken}: is not JSON" in result.stderr
-    assert "Next:" not in result.stderr
-    document = fitting((tmp_path / "job.json").read_text())
-    assert [trace["rank"] for trace in document["traces"]] == [0, 1]
-    assert document["ranks"]["slowest_rank"] == 1
-    assert document["ranks"]["skew_ms"] == pytest.approx(20, rel=0.3)
-    read = Page(page.read_text(encoding="utf-8"))
-    assert blamed.replace(": its", ". Its") in read.text
-    assert f"Read from {RANKS[1]}" in read.text
-    assert len(read.figures) == 3  # of both ranks under each other, and of the slowest in its own report
-    assert invoke("report", *RANKS, "--html", "-").stdout.startswith("<!DOCTYPE html>")
-
-
-@pytest.mark.slow
-def test_traces_of_one_rank_are_no_job_and_have_a_page_of_their_own_each(tmp_path: Path) -> None:
-    again, page, document = (tmp_path / name for name in ("again.rank0.json.gz", "report.html", "report.json"))
-    again.write_bytes(RANKS[0].read_bytes())
-    result = invoke("report", RANKS[0], again, "--html", page, "--json", document)
-    assert result.exit_code == 0
-    assert " · 2 traces\n" in result.stdout
-    assert result.stderr.count(f"Not the ranks of one job: {RANKS[0]} and {again} are both of rank 0") == 1
-    sections = [attributes["id"] for tag, attributes in Page(page.read_text()).tags if tag == "section"]
-    assert sections == ["trace-1", "trace-2"]
-    assert len(fitting(document.read_text())["traces"]) == 2
-    assert f"pinprof report {RANKS[0]} ... --full" in " ".join(invoke("report", RANKS[0], again).stdout.split())
-    assert invoke("report", RANKS[0], again, "--full").stdout.count("complete steps") == 2
-
-
-@pytest.mark.slow
-def test_of_several_runs_in_a_folder_one_is_shown_and_the_others_are_named(tmp_path: Path) -> None:
-    for name in ("averaged_loss", "sleeping_rank"):
-        for path in (TRACES / "ranks").glob(f"{name}.*.json.gz"):
-            (tmp_path / path.name).symlink_to(path)
-    result = invoke("report", tmp_path, "--json", "-")
-    assert result.exit_code == 0
-    shown = fitting(result.stdout)
-    this = "this is run 3, the last recorded of the 3 with 2 ranks"
-    why = f"These are 3 runs; {this}. For another, give its files or a pattern that only they match:"
-    assert f"{why}\n  run 1: 2 ranks, recorded 2026-" in result.stderr
-    assert shown["ranks"]["choice"][0] == why
-    assert [Path(trace["path"]).name for trace in shown["traces"]] == [
-        f"sleeping_rank.rank{rank}.after.json.gz" for rank in (0, 1)
-    ]
-    assert shown["ranks"]["slowest_rank"] is None
-    page = tmp_path / "job.html"
-    text = invoke("report", tmp_path, "--html", page).stdout
-    assert why in " ".join(text.split())
-    assert why in Page(page.read_text(encoding="utf-8")).text
-    other = invoke("report", tmp_path / "sleeping_rank.*.before.json.gz", "--json", "-")
-    assert fitting(other.stdout)["ranks"]["slowest_rank"] == 1
-
-
-@pytest.mark.slow
-def test_the_user_can_say_which_trace_is_of_which_rank(tmp_path: Path) -> None:
-    for rank in (0, 1):
-        builder = TraceBuilder()
-        builder.op("aten::add", 0, 10)
-        builder.write(tmp_path / f"gpu{rank + 4}.json")
-    result = invoke("report", tmp_path, "--rank-from", r"gpu(\d+)", "--json", "-")
-    assert [row["rank"] for row in fitting(result.stdout)["ranks"]["rows"]] == [4, 5]
-    result = invoke("report", tmp_path, "--rank-from", "order", "--json", "-")
-    assert [trace["rank"] for trace in fitting(result.stdout)["traces"]] == [0, 1]
-    assert "is unknown; say with --rank-from how to find it" in invoke("report", tmp_path).stderr
-    assert is_one_line_error(invoke("report", tmp_path, "--rank-from", "gpu"))
-    alone = invoke("report", next(tmp_path.iterdir()), "--rank-from", "order")
-    assert alone.stderr.startswith("--rank-from: no effect, as a job has several files\n")
-
-
 def test_an_option_of_the_script_in_front_of_it_is_told_where_it_goes() -> None:
     result = invoke("run", "--epochs", "1", "train.py")
     assert is_one_line_error(result)
     assert "--epochs is not an option of pinprof run; options of the script come after the script: " in result.stderr
     assert "run train.py --epochs ..." in result.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_run_says_before_the_script_runs_that_there_is_no_gpu(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("import sys; print('the script ran', file=sys.stderr)")
-    result = invoke("run", "-o", str(tmp_path / "t.json"), str(script))
-    assert result.exit_code == 2
-    before, _, after = result.stderr.partition("the script ran")
-    assert "torch finds no GPU here" in before
-    assert "no step was recorded" in after
 
 
 @pytest.mark.slow

@@ -10,28 +10,15 @@ from recordings import TRACES
 
 from pinprof.bench import EXPERIMENTS
 from pinprof.bench.advice import read_machine
-from pinprof.bench.experiment import Experiment
 from pinprof.bench.results import from_json
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 RECORDED = TRACES / "bench.json"
-each = pytest.mark.parametrize("known", EXPERIMENTS, ids=lambda known: known.number)
 
 
 def test_list_has_one_line_for_each_experiment() -> None:
     lines = invoke("workload", "--list").stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [[known.number, known.name] for known in EXPERIMENTS]
-
-
-@each
-def test_help_of_an_experiment_has_claim_sizes_and_cases(known: Experiment) -> None:
-    text = invoke("workload", known.number, "--help").stdout
-    flowing = " ".join(text.split())
-    assert all(claim.text in flowing for claim in known.claims)
-    assert known.changed in flowing
-    assert all(f"--{size.name}" in text and str(size.default) in text for size in known.sizes)
-    assert all(case.name in text for case in known.cases)
-    assert text == invoke("workload", known.name.upper(), "--help").stdout.replace(known.name.upper(), known.number)
 
 
 @pytest.mark.parametrize("words", [("--quick",), ("--only", "E13")])
@@ -47,13 +34,6 @@ def test_rates_are_read_as_those_of_a_machine(tmp_path: Path) -> None:
     assert invoke("bench", "--rates", "--json", file).exit_code == 0
     assert read_machine(file).rates.htod
     assert fitting(file.read_text())["results"][0]["number"] == "E13"
-
-
-def test_unknown_experiment_is_a_line_with_the_known_ones() -> None:
-    for words in (("workload", "E16"), ("bench", "--only", "E1,E16")):
-        result = invoke(*words)
-        assert is_one_line_error(result)
-        assert "E14 training_loop" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -72,21 +52,6 @@ def test_wrong_usage_is_one_line(words: tuple[str, ...], said: str) -> None:
     result = invoke(*words)
     assert is_one_line_error(result)
     assert said in result.stderr
-
-
-def test_outputs_are_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "bench.json").write_text("kept")
-    (tmp_path / "e4.side-stream-pinned.json.gz").write_text("kept")
-    (tmp_path / "e12.pageable.process1.json.gz").write_text("kept")
-    for words in (
-        ("bench", "--json", tmp_path / "bench.json"),
-        ("bench", "--html", tmp_path / "bench.json"),
-        ("workload", "E4", "--record", tmp_path / "e4.json.gz"),
-        ("workload", "E12", "--record", tmp_path / "e12.json.gz"),
-    ):
-        result = invoke(*words)
-        assert is_one_line_error(result)
-        assert "--force" in result.stderr
 
 
 @no_gpu

@@ -40,19 +40,6 @@ def test_a_plain_name_gives_a_plain_file_and_a_dash_standard_output(trace: Path,
     assert "Next" not in printed.stderr
 
 
-def test_an_export_is_not_exported_again(trace: Path, tmp_path: Path) -> None:
-    invoke("export", trace, "-o", tmp_path / "out.json")
-    result = invoke("export", tmp_path / "out.json", "-o", tmp_path / "again.json")
-    assert is_one_line_error(result)
-    assert "already has pinprof's tracks" in result.stderr
-    assert not (tmp_path / "again.json").exists()
-
-
-def test_a_name_that_perfetto_cannot_open_and_a_missing_folder_are_refused(trace: Path, tmp_path: Path) -> None:
-    assert is_one_line_error(invoke("export", trace, "-o", tmp_path / "out.json.zst"))
-    assert is_one_line_error(invoke("export", trace, "-o", tmp_path / "missing" / "out.json"))
-
-
 def test_a_trace_that_was_cut_off_is_closed_and_said(tmp_path: Path) -> None:
     data = gzip.decompress(RECORDED.read_bytes())
     (tmp_path / "cut.json").write_bytes(data[: len(data) * 9 // 10])

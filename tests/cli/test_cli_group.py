@@ -85,13 +85,9 @@ COLORFUL = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS")
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, (100, False)),
-        ({"COLUMNS": "72"}, (72, False)),
-        ({"COLUMNS": "wide"}, (100, False)),
-        ({"COLUMNS": "7"}, (40, False)),
-        ({"FORCE_COLOR": "1"}, (100, True)),
-        ({"CLICOLOR_FORCE": "1"}, (100, True)),
-        ({"CLICOLOR_FORCE": "0"}, (100, False)),
+        *(({}, (100, False)), ({"COLUMNS": "72"}, (72, False)), ({"COLUMNS": "wide"}, (100, False))),
+        *(({"COLUMNS": "7"}, (40, False)), ({"FORCE_COLOR": "1"}, (100, True))),
+        *(({"CLICOLOR_FORCE": "1"}, (100, True)), ({"CLICOLOR_FORCE": "0"}, (100, False))),
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, (100, False)),
     ],
 )

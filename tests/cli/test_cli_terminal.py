@@ -127,12 +127,6 @@ def test_any_number_of_json_is_read_or_counted_at_once(trace: Path, tmp_path: Pa
         assert time.process_time() - begin < 5
 
 
-def test_a_config_with_an_endless_number_is_one_line(trace: Path, tmp_path: Path) -> None:
-    config = tmp_path / "limits.toml"
-    config.write_text(f"[tool.pinprof.check]\nmax-hidden-syncs = {'9' * 10_000}\n")
-    assert is_one_line_error(invoke("check", trace, "--config", config))
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [("report",), ("export", "-o", "-"), ("explain", "PIN201")])
@@ -220,8 +214,7 @@ pinprof.cli.main()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "where",
-    ["pinprof.trace.reader.read.read_rows", "pinprof.replay.replay.pace", "pinprof.report.timeline.packed"],
+    "where", ["pinprof.trace.reader.read.read_rows", "pinprof.replay.replay.pace", "pinprof.report.timeline.packed"]
 )
 def test_ctrl_c_ends_each_phase_at_once_and_leaves_nothing(trace: Path, tmp_path: Path, where: str) -> None:
     command = [sys.executable, "-c", STILL, where, "report", str(trace), "--html", str(tmp_path / "out.html")]
@@ -236,6 +229,7 @@ def test_ctrl_c_ends_each_phase_at_once_and_leaves_nothing(trace: Path, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json.gz"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_each_phase_of_a_report_has_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
     shown: list[str] = []

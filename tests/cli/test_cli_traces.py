@@ -1,7 +1,6 @@
 """Where commands take traces from: pipes, folders, patterns, URLs; and that no secret of a URL is said."""
 
 import gzip
-import io
 import json
 import subprocess
 import sys
@@ -127,12 +126,6 @@ def test_what_is_no_trace_among_them_is_skipped_with_a_word(bucket: Any) -> None
     assert result.stderr.startswith("Skipped: memory://run/notes.json: ")
 
 
-def test_where_none_is_a_trace_that_is_said(run: Path) -> None:
-    result = invoke("report", "run/*.html")
-    assert result.exit_code == 2
-    assert "none of the files here is a trace" in result.stderr
-
-
 @pytest.mark.parametrize(
     "words", [["timeline", "-o", "-"], ["verify", "run/rank0.json.gz"], ["compare", "run/rank0.json.gz"]]
 )
@@ -172,23 +165,6 @@ def test_no_error_says_the_secrets_of_a_url(words: list[str], url: str) -> None:
     result = invoke(*words, url)
     assert is_one_line_error(result)
     assert "secret" not in result.output
-
-
-def test_no_report_says_the_secrets_of_a_url(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pinprof.trace.files.RemoteFile", lambda _url: io.BytesIO(written(0)))
-    for url in (
-        "https://user:secret@host/t.json?sig=secret",
-        "https://user:a'se;cr#secret@host/t.json;a=secret?sig='secret;\"secret#secret",
-    ):
-        for words in (*EACH, ["report", "--json", "-"], ["report", "--html", "-"], ["export", "-o", "-"]):
-            result = invoke(*words, url)
-            assert result.exit_code == 0
-            assert "t.json" in result.output or words[0] == "export"
-            assert "secret" not in result.output
-
-
-def test_a_recording_does_not_go_to_standard_output(tmp_path: Path) -> None:
-    assert is_one_line_error(invoke("run", "-o", "-", "train.py"))
 
 
 def test_neither_fsspec_nor_zstd_is_loaded_before_it_is_needed() -> None:

@@ -60,12 +60,6 @@ def test_what_took_long_is_named_in_order_and_the_rest_is_not(clock: Clock) -> N
     )
 
 
-def test_a_few_seconds_are_not_long_and_a_script_that_goes_on_takes_its_time(clock: Clock) -> None:
-    assert "took" not in run(clock, ("watch", 1, 200, 2.5)).summary(9)
-    assert "took 4 s beyond" in run(clock, ("watch", 1, 200, 3.5)).summary(9)
-    assert run(clock, ("watch", 1, 200, 30.0)).summary(0) == ""
-
-
 @pytest.mark.parametrize(
     ("window", "step", "of", "text"),
     [

@@ -10,7 +10,6 @@ from pinprof.analysis import analyse
 from pinprof.comparison.changes import FindingChange, finding_changes
 from pinprof.comparison.figures import Side
 from pinprof.prediction.predict import Saving
-from pinprof.report.comparison.words import places_of
 from pinprof.rules.rule import Evidence, Finding, Findings
 from pinprof.rules.search import RULES
 from pinprof.trace import read_trace
@@ -83,14 +82,3 @@ def test_sites_of_one_finding_are_compared_one_by_one(empty: Side) -> None:
     sides = (Side(replace(empty.analysis, findings=findings)) for findings in (before, after))
     statuses = {change.members[0].evidence.function: change.status for change in finding_changes(*sides)}
     assert statuses == {"step": "same", "log": "new", "save": "new"}
-
-
-def test_a_finding_whose_rule_is_gone_is_gone_as_a_whole(empty: Side) -> None:
-    """Each of its sites alone saved nothing: what was fixed is all of them."""
-    several = at_several(("PIN201", "step", 12, 0), ("PIN201", "log", 40, 0))
-    whole = Findings([replace(several[0], saving=Saving(50_000, (40_000, 60_000)))])
-    sides = (Side(replace(empty.analysis, findings=findings)) for findings in (whole, Findings()))
-    (change,) = finding_changes(*sides)
-    assert (change.status, change.saving.before.value, places_of(change)) == (
-        "gone", 50_000, "train.py:12 (step) and 1 more site",
-    )  # fmt: skip

@@ -46,14 +46,6 @@ def test_figures_are_those_of_hta_to_the_nanosecond(tmp_path: Path) -> None:
     assert times.failed == []
 
 
-def test_a_trace_without_gpu_work_says_so(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.op("aten::mm", 0, 10)
-    times = breakdown_of(str(builder.write(tmp_path / "trace.json")))
-    assert times.figures.failed == ["figures (no GPU work in its steps)"]
-    assert "rank 0: HTA does not give its figures (no GPU work in its steps)" in hta_to_text([times])
-
-
 def test_what_hta_cannot_tell_is_said_and_the_rest_is_told(tmp_path: Path) -> None:
     builder = two_steps()
     correlation = builder.call("cudaLaunchKernel", 4, 2)
@@ -110,12 +102,6 @@ def test_a_folder_with_other_files_is_told_of_what_is_a_trace(tmp_path: Path) ->
     (tmp_path / "b.json").write_text("{}")
     (trace,) = report(tmp_path, "--hta")
     assert trace["hta"]["times"]
-
-
-def test_standard_input_cannot_be_read_twice() -> None:
-    result = invoke("report", "-", "--hta")
-    assert result.exit_code == 2
-    assert "--hta reads a trace twice, and standard input can be read once; name a file" in result.stderr
 
 
 def test_many_traces_are_not_all_listed() -> None:

@@ -8,18 +8,17 @@ from typing import Any
 import pandas as pd
 import pytest
 from hta.trace_analysis import TraceAnalysis
-from hta_loaders import IS_TRACEINSIGHT, ONLY_OF_TRACEINSIGHT, round_times
+from hta_loaders import ONLY_OF_TRACEINSIGHT, round_times
 from packed import zstd
 from recordings import TRACES
-from trace_builder import COMPUTE, SIDE, TraceBuilder
+from trace_builder import TraceBuilder
 
 import pinprof
-from pinprof.ground.errors import PinprofError, TraceError
+from pinprof.ground.errors import TraceError
 
 RECORDING = TRACES / "pageable_blocking.json.gz"
 
 
-METADATA = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "main"}}
 pytestmark = pytest.mark.filterwarnings("ignore:::hta", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
 
@@ -114,22 +113,6 @@ def test_a_file_that_is_cut_off_does_but_cannot_be_copied(tmp_path: Path, name: 
         analysis.generate_trace_with_counters()
 
 
-def test_a_trace_is_not_written_over(tmp_path: Path) -> None:
-    path = steps().write(tmp_path / "trace.gz")  # HTA replaces .json in the name
-    before = path.read_bytes()
-    with pytest.raises(PinprofError, match=r"HTA would overwrite .*trace\.gz; name the trace NAME\.json"):
-        pinprof.hta.trace_analysis(path).generate_trace_with_counters()
-    assert path.read_bytes() == before
-
-
-def test_nothing_is_written_to_a_url(tmp_path: Path) -> None:
-    path = steps().write(tmp_path / "trace.json")
-    analysis = pinprof.hta.trace_analysis(path.as_uri())
-    assert busy(analysis) == [60, 80, 0, 140]
-    with pytest.raises(PinprofError, match=r"trace_with_counters\.json is a URL; copy the trace here first"):
-        analysis.generate_trace_with_counters()
-
-
 def test_ranks_are_as_recorded_else_as_named(tmp_path: Path) -> None:
     builder = steps()
     builder.metadata["distributedInfo"] = {"rank": 5, "world_size": 8}
@@ -139,43 +122,6 @@ def test_ranks_are_as_recorded_else_as_named(tmp_path: Path) -> None:
     assert pinprof.hta.trace_analysis(tmp_path).t.trace_files == {5: str(recorded), 7: str(named)}
     assert pinprof.hta.trace_analysis({1: named, 0: recorded}).t.get_ranks() == [0, 1]
     assert pinprof.hta.trace_analysis(steps().write(tmp_path / "trace.json")).t.get_ranks() == [0]
-
-
-@pytest.mark.parametrize(
-    ("files", "why"),
-    [
-        ({"a.json": None, "b.json": None}, r"the rank of .*a\.json is unknown; say which is which: \{0: path"),
-        ({"rank1.json": None, "rank1.json.gz": None}, r"rank1\.json and .*rank1\.json\.gz are both of rank 1"),
-        ({}, "no trace to analyze"),
-        ({"other.json": "{}"}, r"other\.json: is JSON but no trace"),
-        ({"empty.json": json.dumps({"traceEvents": [METADATA]})}, r"empty\.json: has no duration events"),
-    ],
-)
-def test_what_is_no_job_is_refused(tmp_path: Path, files: dict[str, str | None], why: str) -> None:
-    for name, text in files.items():
-        path = steps().write(tmp_path / name)
-        if text is not None:
-            path.write_text(text)
-    with pytest.raises(PinprofError, match=why):
-        pinprof.hta.trace_analysis([tmp_path / name for name in files])
-
-
-def test_a_trace_that_was_read_is_read_again(tmp_path: Path) -> None:
-    path = steps().write(tmp_path / "trace.json")
-    trace = pinprof.read_trace(path)
-    assert busy(pinprof.hta.trace_analysis(trace)) == busy(pinprof.hta.trace_analysis(path))
-    path.unlink()
-    with pytest.raises(TraceError, match="no such file"):
-        pinprof.hta.trace_analysis(trace)
-
-
-def test_ranks_begin_with_the_first_of_them(tmp_path: Path) -> None:
-    late = TraceBuilder(base_us=1_000_500.0)
-    late.events = [{**event, "ts": event["ts"] + 500} for event in steps().events]
-    paths = [steps().write(tmp_path / "rank0.json"), late.write(tmp_path / "rank1.json")]
-    analysis = pinprof.hta.trace_analysis(paths)
-    assert [frame["ts"].min() for frame in analysis.t.traces.values()] == [0, 500]
-    assert analysis.t.min_ts == 1_000_000
 
 
 # ---------------------------------------------------------------- where HTA's loader is wrong
@@ -191,17 +137,6 @@ def test_a_kernel_shorter_than_a_microsecond_keeps_its_times(tmp_path: Path) -> 
     assert busy(analysis) == [140 - 80.5, 80.5, 0, 140]
 
 
-def test_a_call_shorter_than_a_microsecond_is_nothing_long(tmp_path: Path) -> None:
-    builder = steps()
-    builder.call("cudaGetDevice", 70.25, 0.5)
-    path = builder.write(tmp_path / "trace.json")
-    short = "dur < 1 and stream == -1"
-    assert own(path).t.get_trace(0).query(short)[["ts", "dur"]].to_numpy().tolist() == [[71, -1]]
-    assert pinprof.hta.trace_analysis(path).t.get_trace(0).query(short)[["ts", "dur"]].to_numpy().tolist() == [[71, 0]]
-    exact = pinprof.hta.trace_analysis(path, exact=True).t.get_trace(0)
-    assert exact.query(short)[["ts", "dur"]].to_numpy().tolist() == [[70.25, 0.5]]
-
-
 def test_times_are_rounded_inward_as_hta_does_unless_asked(tmp_path: Path) -> None:
     builder = steps()
     builder.kernel(70.25, 2.5, launch=65)  # to 72.75
@@ -210,61 +145,3 @@ def test_times_are_rounded_inward_as_hta_does_unless_asked(tmp_path: Path) -> No
         assert analysis.t.get_trace(0).query("dur < 10 and stream == 7")[["ts", "dur"]].to_numpy().tolist() == [[71, 1]]
     exact = pinprof.hta.trace_analysis(path, exact=True)
     assert busy(exact) == [140 - 82.5, 82.5, 0, 140]
-
-
-def test_synchronizations_are_no_work_of_the_gpu(tmp_path: Path) -> None:
-    builder = steps()
-    sync = builder.call("cudaStreamSynchronize", 62, 28)
-    builder.activity("cuda_sync", "Stream Sync", 62, 28, correlation=sync, device=0, stream=COMPUTE)
-    wait = builder.call("cudaStreamWaitEvent", 62, 2)
-    builder.activity("cuda_sync", "Stream Wait Event", 90, 5, correlation=wait, device=0, stream=SIDE)
-    path = builder.write(tmp_path / "trace.json")
-    idle, computing, other, whole = busy(own(path))
-    assert (idle, computing + other, whole) == (60 - 33, 113, 140)
-    assert busy(pinprof.hta.trace_analysis(path)) == [60, 80, 0, 140]
-    kinds, kernels = pinprof.hta.trace_analysis(path).get_gpu_kernel_breakdown(visualize=False)
-    assert kinds[["kernel_type", "sum"]].to_numpy().tolist() == [["COMPUTATION", 80]]
-    assert kernels["name"].tolist() == ["gemm"]
-    listed = own(path).get_gpu_kernel_breakdown(visualize=False)[1]["name"].tolist()
-    assert ("Stream Wait Event" in listed) is not IS_TRACEINSIGHT
-    assert "Stream Sync" in names(pinprof.hta.trace_analysis(path))  # which critical paths need
-
-
-def test_work_of_stream_0_is_of_the_step_of_its_launch(tmp_path: Path) -> None:
-    builder = steps(4)
-    builder.kernel(170, 5, launch=165, name="reduce", stream=0)
-    builder.event("user_annotation", "first of the file", 0, 1)
-    path = builder.write(tmp_path / "trace.json")
-    kernel = "stream == 0"
-    assert own(path).t.get_trace(0).query(kernel)["iteration"].isna().all()
-    assert pinprof.hta.trace_analysis(path).t.get_trace(0).query(kernel)["iteration"].tolist() == [1]
-
-
-def test_numbers_written_as_text_are_numbers_and_ops_are_not_on_streams(tmp_path: Path) -> None:
-    builder = steps(4)
-    builder.event("cpu_op", "triton_poi_fused_add_0", 70, 5, stream=0)
-    builder.call("hipMemcpyAsync", 80, 2)
-    builder.events[-1]["args"] |= {"stream": "0x0", "bytes": "9216"}
-    path = builder.write(tmp_path / "trace.json")
-    assert busy(own(path)) == [115, 125, 0, 240]
-    analysis = pinprof.hta.trace_analysis(path)
-    assert busy(analysis) == [120, 120, 0, 240]
-    assert analysis.t.get_trace(0)["bytes"].max() == 9216
-
-
-def test_the_last_step_ends_with_its_mark(tmp_path: Path) -> None:
-    builder = steps(2)
-    builder.kernel(320, 40, launch=310, name="after the last step")
-    path = builder.write(tmp_path / "trace.json")
-    assert busy(own(path, include_last_profiler_step=True)) == [340 - 120, 120, 0, 340]
-    assert busy(pinprof.hta.trace_analysis(path, include_last_profiler_step=True)) == [60, 80, 0, 140]
-    assert busy(pinprof.hta.trace_analysis(path)) == busy(own(path)) == [0, 40, 0, 40]
-
-
-def test_events_with_corrupt_times_are_left_out(tmp_path: Path) -> None:
-    builder = steps()
-    builder.kernel(30, 40, launch=12)
-    builder.events[-1]["ts"] = 0
-    path = builder.write(tmp_path / "trace.json")
-    assert busy(own(path))[3] > 1_000_000
-    assert busy(pinprof.hta.trace_analysis(path)) == [60, 80, 0, 140]

@@ -11,7 +11,6 @@ from trace_builder import TraceBuilder
 from pinprof.comparison import compare
 from pinprof.details import details_of
 from pinprof.ground.units import ms
-from pinprof.measurement import figures
 from pinprof.measurement.figures import (
     BUBBLE_MS,
     DRAIN_MS,
@@ -35,10 +34,6 @@ def test_each_figure_has_a_name_and_a_place_of_its_own_and_is_withheld_by_kinds_
         assert {*figure.withheld_by} <= KINDS.keys()
         assert figure.value or figure.in_steps, f"nothing measures {figure.name}"
         assert figure.in_steps or figure.name == "step_ms" or not figure.label, f"{figure.name} has no spread"
-
-
-def test_each_figure_that_has_a_name_in_the_code_is_in_the_registry() -> None:
-    assert {row for row in vars(figures).values() if isinstance(row, figures.TraceFigure)} <= set(FIGURES)
 
 
 def at(trace: dict[str, Any], path: str) -> float | None:

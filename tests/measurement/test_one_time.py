@@ -120,28 +120,3 @@ def test_graphs_that_are_captured_again_are_not_done_once() -> None:
     analysed = analysis(builder)
     assert one_time(analysed) is None
     assert "PIN605" in {finding.rule.id for finding in analysed.findings}
-
-
-def test_a_slow_call_behind_launches_whose_work_is_not_recorded_starts_nothing() -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(4, 10_000, length=9_900):
-        builder.call("cudaLaunchKernel", start + 10, 5)
-        builder.call("cudaFree", start + 100, 5_000)
-    assert one_time(analysis(builder)) is None
-
-
-def slow_calls(*, steps_with_one: int) -> Analysis:
-    """Return four steps of 20 ms without work of a GPU, the first ones allocate pinned memory for 12 ms."""
-    builder = TraceBuilder()
-    for step in range(4):
-        builder.step(step + 1, STEP_US * step, STEP_US - 10)
-        if step < steps_with_one:
-            builder.call("cudaHostAlloc", STEP_US * step + 100, 12_000)
-    return analysis(builder)
-
-
-def test_a_call_that_is_slow_in_every_step_is_no_start_of_cuda() -> None:
-    assert one_time(slow_calls(steps_with_one=4)) is None
-    assert one_time(slow_calls(steps_with_one=1)) == (
-        "12.0 ms (15 %) of the recorded steps is one-time work (CUDA's start)"
-    )

@@ -1,14 +1,11 @@
 from dataclasses import asdict
 
 import pytest
-from recordings import TRACES
-from trace_builder import MAIN, TraceBuilder, without_known_events
+from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.trust.doubt import Known
 from pinprof.replay.calibration import HOST_SHARE
-from pinprof.trace import read_trace
 from pinprof.trace.metadata.info import Made, MadeLoader
 
 
@@ -32,11 +29,6 @@ def test_a_measured_step_is_taken_as_it_is() -> None:
     builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": 0.7, "p10_ms": 0.6, "p90_ms": 0.9}}
     step = profile_of(builder).estimate
     assert (step.step_ns, step.source, step.range_ns) == (700_000, "measured", (600_000, 900_000))
-
-
-def test_the_traced_step_is_the_step_when_the_gpu_works_all_the_time() -> None:
-    profile = profile_of(steps(TraceBuilder(), busy=990))
-    assert (profile.estimate.step_ns, profile.estimate.source, profile.bound) == (1_000_000, "estimated", "gpu")
 
 
 def test_an_inflated_step_is_not_given_as_the_truth_but_corrected_and_bounded() -> None:
@@ -77,15 +69,6 @@ def test_a_step_that_waits_for_batches_is_bound_by_the_input() -> None:
     assert profile_of(builder).bound == "input"
 
 
-def test_blocked_time_belongs_to_the_copies_that_block() -> None:
-    builder = TraceBuilder()
-    builder.copy("HtoD (Pageable -> Device)", 10, 100, launch=0, call=105)
-    builder.copy("HtoD (Pinned -> Device)", 200, 100, launch=190)
-    builder.kernel(310, 10, launch=305)
-    blocked = {group.host_memory: group.host_blocked_ns for group in profile_of(builder).copies}
-    assert blocked == {"pageable": Known(105_000), "pinned": Known(0)}
-
-
 def test_what_the_trace_lacks_is_said() -> None:
     builder = TraceBuilder()
     builder.kernel(20, 300, launch=10)
@@ -100,19 +83,6 @@ def test_what_the_trace_lacks_is_said() -> None:
     ]
 
 
-def test_what_was_queued_before_the_recording_is_not_missed() -> None:
-    builder = TraceBuilder()
-    builder.activity("kernel", "backlog", 0, 10, correlation=0, device=0, stream=7)
-    builder.kernel(20, 300, launch=10)
-    assert "launch" not in " ".join(missing_of(profile_of(builder)))
-
-
-def test_unknown_host_memory_is_said() -> None:
-    builder = TraceBuilder()
-    builder.copy("HtoD (Host -> Device)", 0, 100, launch=0)
-    assert "the host memory of copies" in missing_of(profile_of(builder))
-
-
 @pytest.mark.parametrize("gpu", [True, False])
 def test_a_trace_of_one_side_alone_is_measured(gpu: bool) -> None:
     builder = TraceBuilder()
@@ -124,74 +94,6 @@ def test_a_trace_of_one_side_alone_is_measured(gpu: bool) -> None:
     assert profile.span_ns == 10_000
     assert ("no GPU activities" in missing_of(profile)) is not gpu
     assert ("no runtime calls" in missing_of(profile)) is gpu
-
-
-def test_a_trace_without_any_known_event_is_measured() -> None:
-    profile = profile_of(without_known_events())
-    assert (profile.span_ns, profile.gpus, profile.copies, profile.bound) == (0, (), (), None)
-
-
-def test_a_step_that_is_longer_without_the_profiler_waited_for_input() -> None:
-    builder = steps(TraceBuilder(), busy=990)
-    for number in range(4):
-        builder.event(
-            "user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 1000 * number, 5
-        )
-    builder.metadata["pinprof"] = {"plain": {"steps": 20, "mean_ms": 4.5, "p10_ms": 4, "p90_ms": 5}}
-    assert profile_of(builder).bound == "input"
-
-
-WORKERS, IN_PROCESS = (
-    f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__" for kind in ("MultiProcessing", "SingleProcess")
-)
-PIN_FUNCTION = "torch/utils/data/_utils/pin_memory.py(55): pin_memory"
-FETCH = "torch/utils/data/_utils/fetch.py(50): fetch"
-FROM_WORKERS = "multiprocessing/queues.py(98): get"
-PIN_OP = "aten::pin_memory"
-
-
-@pytest.mark.parametrize(
-    ("loader", "seen", "pins"),
-    [
-        (WORKERS, [], None),  # a thread that passes all batches on as they are leaves no event
-        (WORKERS, [(300, PIN_OP)], True),
-        (WORKERS, [(MAIN, PIN_OP)], None),  # the main thread pins by itself
-        (WORKERS, [(300, PIN_FUNCTION)], True),
-        (WORKERS, [(MAIN, FROM_WORKERS)], False),
-        (WORKERS, [(300, FROM_WORKERS), (MAIN, "queue.py(154): get")], None),
-        (IN_PROCESS, [], None),
-        (IN_PROCESS, [(MAIN, PIN_OP)], True),
-        (IN_PROCESS, [(MAIN, FETCH), (MAIN, PIN_FUNCTION)], True),
-        (IN_PROCESS, [(MAIN, FETCH)], False),
-    ],
-)
-def test_whether_a_loader_pins_is_told_as_far_as_the_trace_shows_it(
-    loader: str, seen: list[tuple[int, str]], pins: bool | None
-) -> None:
-    builder = steps(TraceBuilder(), busy=300)
-    builder.event("user_annotation", loader, 400, 100)
-    for number, (thread, name) in enumerate(seen):
-        builder.on_thread(thread, "python_function" if "(" in name else "cpu_op", name, 410 + 20 * number, 10)
-    assert profile_of(builder).loader.pins is pins
-    for recorded in (True, False):
-        builder.metadata["pinprof"] = {"loaders_pin": recorded}
-        assert profile_of(builder).loader.pins is recorded
-
-
-@pytest.mark.parametrize(
-    ("name", "pins"),
-    [
-        ("loader_pinned", None),  # without stacks torch records nothing of the thread that pins
-        ("loader_pinned.stack", True),
-        ("loader_pageable", None),
-        ("loader_pageable.stack", False),
-        ("experiments/e9.pinned-with-pin_memory", True),
-        ("experiments/e9.pinned-without-pin_memory", True),
-        ("experiments/e8.pageable-blocking", False),
-    ],
-)
-def test_whether_the_loader_of_a_recording_pins(name: str, pins: bool | None) -> None:
-    assert measure(read_trace(TRACES / f"{name}.json.gz")).loader.pins is pins
 
 
 @pytest.mark.parametrize(("yields_tensors", "pinned"), [(True, False), (False, None)])

@@ -5,9 +5,6 @@ from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.analysis import analyse
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.first_screen import first_screen
-from pinprof.report.trace.text import trace_to_text
-from pinprof.report.trace.verdict import headline
 
 MARK = "execute_context_0(0)_generation_8(8)"
 WITHHELD = {"step", "estimate", "causes", "drain"}
@@ -64,14 +61,6 @@ def test_where_the_gpu_begins_after_the_host_has_ended_no_limit_and_no_idle_time
     ]
 
 
-def test_the_report_says_for_how_long_the_gpu_works() -> None:
-    analysis = analyse(apart().read())
-    text = trace_to_text(analysis.profile, analysis.findings, width=140)
-    assert "1.00 ms  GPU work: 100 % of the time from its first work to its last, as traced" in text
-    assert "waits for launches" not in text
-    assert "the GPU works for 1.00 ms, 100 % of the time" in headline(first_screen(analysis.profile, analysis.findings))
-
-
 def test_a_gpu_that_begins_as_soon_as_it_is_told_is_compared_with_the_host() -> None:
     builder = TraceBuilder()
     builder.event("user_annotation", MARK, 0, 300)
@@ -118,17 +107,6 @@ def test_work_in_flight_beside_a_single_step_that_the_host_makes_long_is_not_its
     assert profile.doubts[0].what == "no launch of 795 µs of GPU work in the only step"
 
 
-def test_little_work_in_flight_is_no_matter() -> None:
-    builder = TraceBuilder()
-    builder.step(1, 0, 1000)
-    in_flight(builder, 5, 45)
-    builder.kernel(50, 400, launch=20)
-    builder.call("cudaDeviceSynchronize", 100, 890)
-    profile = profile_of(builder)
-    assert not found(profile)
-    assert profile.bound == "host"
-
-
 # ---------------------------------------------------------------- several steps
 
 
@@ -146,14 +124,6 @@ def test_a_training_whose_gpu_is_behind_is_bound_by_it_as_before() -> None:
     assert not found(profile)
     assert profile.bound == "gpu"
     assert profile.steps.traced_ns == 700_000
-
-
-def test_a_training_whose_host_is_the_limit_stays_so() -> None:
-    profile = profile_of(steps(5, host=1000, gpu=300, behind=15))
-    assert not found(profile)
-    assert profile.bound == "host"
-    (mean,) = profile.parts
-    assert mean.compute_ns == 300_000
 
 
 def test_steps_of_a_host_that_is_slow_and_long_ahead_contradict_themselves() -> None:

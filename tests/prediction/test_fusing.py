@@ -49,14 +49,6 @@ def two_optimizers(between: int) -> Trace:
     return builder.read()
 
 
-def test_what_runs_between_two_optimizers_stays() -> None:
-    """Of each run of 8 launches the host keeps what is before the first; the others, 30 us apart, are gone."""
-    for between in (2, 14):
-        trace = two_optimizers(between)
-        assert len(calls_to_fuse(trace, details_of(trace).syncs)) == 16 * STEPS
-        assert saved_us(trace) == pytest.approx(2 * (7 * 30 - GRAPH_LAUNCH_NS / US), abs=12)
-
-
 def test_gradients_that_are_set_to_zero_are_not_in_a_fused_optimizer() -> None:
     builder = TraceBuilder()
     for start in builder.steps(STEPS, STEP_US):
@@ -105,17 +97,6 @@ def test_a_fused_adam_reads_and_writes_the_memory_once(name: str, share: float |
     assert STEP_US - saved_us(trace, host_speed=100.0) == pytest.approx(after_us, abs=25)
     assert FUSED_TRAFFIC.get("Adam") == 7 / 18
     assert EMPTY_KERNEL_NS == US
-
-
-def test_a_fused_optimizer_is_not_fused_again() -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(STEPS, STEP_US):
-        mark(builder, start + 5, 905)
-        launching(builder, start + 10, 30, op="aten::_fused_adamw_")
-        builder.op("aten::mul", start + 910, 75)
-    trace = builder.read()
-    assert calls_to_fuse(trace, details_of(trace).syncs) == frozenset()
-    assert saved_us(trace) == pytest.approx(0, abs=1)
 
 
 def test_a_graph_of_the_network_does_not_hold_the_optimizer_between_two_passes() -> None:

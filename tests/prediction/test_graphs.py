@@ -6,7 +6,6 @@ from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.details import details_of
-from pinprof.ground.errors import TraceError
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.graphs import (
     GRAPH_GAP_NS,
@@ -16,7 +15,6 @@ from pinprof.prediction.graphs import (
     SMALL_KERNEL_NS,
     capturable_ns,
     capture_of,
-    handed_on,
 )
 from pinprof.trace import Trace
 from pinprof.trace.metadata.sampled_stacks import HOST_KEY, HostProfile
@@ -103,13 +101,6 @@ def test_python_of_a_network_is_in_the_graph() -> None:
     assert predicted_us(recorded(pause_us=300), 1300, cuda_graph="step") == pytest.approx(short, abs=20)
 
 
-def test_a_hook_of_the_backward_pass_is_in_no_graph() -> None:
-    """The Python between two ops may run when the graph is captured, a hook must run in each step."""
-    short = predicted_us(recorded(), 1000, cuda_graph="step")
-    long = predicted_us(recorded(pause_us=300, hook=True), 1300, cuda_graph="step")
-    assert long - short == pytest.approx(300, abs=60)
-
-
 def test_python_of_an_optimizer_is_in_the_graph_of_the_step() -> None:
     """It runs when the graph is captured; a fused optimizer runs it in each step."""
     trace = recorded(pause_us=600, optimizer=True)
@@ -193,18 +184,6 @@ def test_gradients_of_a_graph_are_handed_on_by_the_host(region: str, handed_on_u
     assert after - without == pytest.approx(handed_on_us, abs=40)
 
 
-def test_gradients_of_work_in_no_graph_are_not_handed_on() -> None:
-    """Of ten backward ops in each of six steps, graphs hold the last five; behind each op are six gradients."""
-    trace = with_gradients(gradients=60)
-    held = [21 * step + launch for step in range(6) for launch in range(20) if not 10 <= launch < 15]
-    assert handed_on(trace, held) == {21 * step + launch: 6 for step in range(6) for launch in range(15, 20)}
-
-
-def test_a_fused_optimizer_without_an_optimizer_changes_nothing() -> None:
-    trace = recorded()
-    assert predicted_us(trace, 1000, fused_optimizer=True) == pytest.approx(predicted_us(trace, 1000), abs=1)
-
-
 def test_a_wait_cuts_the_region_in_two_and_is_named() -> None:
     trace = recorded(item_at=308)
     capture = capture_of(trace, details_of(trace).syncs, "step")
@@ -239,16 +218,3 @@ def test_kernels_that_differ_from_step_to_step_are_said() -> None:
     ]
     same = recorded()
     assert capture_of(same, details_of(same).syncs, "step").blockers == ()
-
-
-def test_a_region_without_launches_changes_nothing() -> None:
-    trace = recorded()
-    assert capture_of(trace, details_of(trace).syncs, "optimizer").launches == 0
-
-
-def test_a_trace_without_kernels_cannot_be_predicted() -> None:
-    builder = TraceBuilder()
-    builder.step(0, 0, 100)
-    builder.op("aten::add", 10, 20)
-    with pytest.raises(TraceError):
-        predict(builder.read(), Scenario(cuda_graph="step"))

@@ -63,19 +63,6 @@ def test_savings_are_of_the_same_step_before() -> None:
     assert result.prediction.baseline_ns - result.measured_saving_ns == result.measured_ns
 
 
-def test_the_measured_step_of_a_mended_script_lies_in_the_predicted_range() -> None:
-    result = recorded("runs/images.before", "runs/images.after")
-    assert result.measured_source == "measured"
-    low, high = result.prediction.range_ns
-    assert low < result.measured_ns < high
-
-
-def test_other_kernels_are_of_another_program() -> None:
-    result = recorded("small_kernels", "clean")
-    assert not result.is_same_program
-    assert result.kernels_alike < 0.05
-
-
 def program(path: Path, *, waits: float = 0, function: str = "train.py(3): train", stream: int = 7) -> Path:
     """Write four steps: a pinned copy, two kernels, and waits for the device in N of the steps."""
     builder = TraceBuilder()

@@ -30,12 +30,6 @@ def test_it_happens_after_the_module_is_whole_and_once(module: str) -> None:
     assert "exec_module" not in vars(sys.modules[module].__spec__.loader)  # type: ignore[union-attr]
 
 
-def test_it_happens_at_once_for_a_module_that_is_there() -> None:
-    values: list[int] = []
-    when_imported("sys", lambda: values.append(1))
-    assert values == [1]
-
-
 def test_a_module_that_fails_is_waited_for_on(tmp_path: Path, module: str) -> None:
     values: list[int] = []
     (tmp_path / "imported_late.py").write_text("raise ValueError\n")

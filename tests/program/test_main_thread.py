@@ -104,6 +104,7 @@ print(wrong, gc.isenabled())
 """
 
 
+@pytest.mark.slow
 def test_frames_of_another_thread_are_frames_while_garbage_is_collected() -> None:
     command = (sys.executable, "-c", STRESS)  # Python 3.11 crashes where they are not
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

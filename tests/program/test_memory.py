@@ -64,17 +64,6 @@ def test_what_is_pinned_is_recorded_beside_what_there_is(
     assert memory.unpinned_bytes == 40 * GIB
 
 
-def test_of_what_is_in_use_nothing_is_said_where_torch_never_counts_it_down(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As torch 2.11 counts a pinned tensor of 1 GiB that is made anew 300 times, each in the block of the last."""
-    counts = {"allocated_bytes": GIB, "active_bytes": 300 * GIB}
-    counting(monkeypatch, {f"{name}.{which}": count for name, count in counts.items() for which in ("current", "peak")})
-    memory = machine.memory()
-    assert memory
-    assert (memory.pinned_bytes, memory.used_bytes, memory.peak_bytes) == (GIB, None, GIB)
-
-
 @pytest.mark.parametrize(("pinned", "is_possible"), [(32, True), (33, False)])  # 32 of 64 GiB are available
 def test_more_than_the_machine_misses_cannot_be_pinned(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, pinned: int, is_possible: bool
@@ -103,14 +92,6 @@ def test_the_limit_is_the_smallest_of_all_cgroups_around_the_process(
     assert memory
     assert memory.limit_bytes == (None if least is None else least * GIB)
     assert memory.unpinned_bytes == min(40, least or 40) * GIB
-
-
-def test_without_cgroups_there_is_no_limit(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    counting(monkeypatch, STATS)
-    machine.cgroup.unlink()
-    memory = machine.memory()
-    assert memory
-    assert memory.limit_bytes is None
 
 
 def test_nothing_is_recorded_where_torch_does_not_count_or_the_machine_does_not_tell(

@@ -50,11 +50,6 @@ def test_every_warning_of_a_wait_is_taken_whatever_the_filters(
     assert [str(entry.message) for entry in caught or ()] in ([], ["other"])
 
 
-def test_other_warnings_go_where_they_always_go() -> None:
-    with taking_warnings(nothing), pytest.raises(UserWarning, match="other"):
-        warnings.warn("other", stacklevel=1)
-
-
 def test_warnings_are_as_before_afterwards() -> None:
     before = warnings.filters, list(warnings.filters), warnings.showwarning
     with pytest.raises(ValueError, match="own"), taking_warnings(nothing):

@@ -79,22 +79,6 @@ def test_a_test_without_one_passes_and_may_ask_what_was_seen(run: Run) -> None:
     result.assert_outcomes(passed=2)
 
 
-def test_a_test_that_fails_by_itself_shows_its_races_beside_it(run: Run) -> None:
-    result = run(
-        """
-        import torch
-
-        def test_race(pinprof_guard):
-            x = torch.ones(4)
-            x.to("meta", non_blocking=True)
-            x.zero_()
-            assert x.sum() == 4
-        """
-    )
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*assert tensor(0.) == 4*", "*pinprof_guard*", "*PIN503*"])
-
-
 def test_it_goes_with_no_gpu_sync_and_sees_the_waits_that_this_one_takes(run: Run) -> None:
     result = run(
         """

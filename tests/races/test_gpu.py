@@ -253,15 +253,9 @@ def test_compiled_code_runs_and_is_said_not_to_be_seen(compiler: Any) -> None:
 def test_torch_is_as_before_afterwards() -> None:
     def state() -> list[Any]:
         return [
-            cuda.get_sync_debug_mode(),
-            cuda.Event.record,
-            cuda.Event.synchronize,
-            cuda.Stream.synchronize,
-            vars(torch.Event)["synchronize"],
-            vars(torch.Stream)["wait_stream"],
-            vars(torch._C)["_cuda_synchronize"],
-            torch.Tensor.numpy,
-            torch._C._len_torch_dispatch_stack(),
+            *(cuda.get_sync_debug_mode(), cuda.Event.record, cuda.Event.synchronize, cuda.Stream.synchronize),
+            *(vars(torch.Event)["synchronize"], vars(torch.Stream)["wait_stream"]),
+            *(vars(torch._C)["_cuda_synchronize"], torch.Tensor.numpy, torch._C._len_torch_dispatch_stack()),
         ]
 
     before = state()

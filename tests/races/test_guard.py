@@ -19,7 +19,7 @@ import torch
 from fake_gpu import FakeGenericStream, FakeGpu, line_of
 from torch._subclasses import FakeTensorMode
 
-from pinprof.ground.errors import PinprofError, UnsafeCopyError
+from pinprof.ground.errors import UnsafeCopyError
 from pinprof.races.guard import Guard, UnsafeCopyWarning
 
 
@@ -277,23 +277,6 @@ def test_the_report_says_if_the_race_was_won(gpu: FakeGpu) -> None:
     assert "had in fact ended; it took 1.50 ms" in str(guard)
 
 
-def test_the_report_says_for_what_the_host_waited_instead(gpu: FakeGpu) -> None:
-    result, hosts, event = gpu.device_tensor(4), [torch.zeros(4) for _ in range(2)], gpu.cuda.Event()
-    with Guard("collect", gpu=gpu) as guard:
-        event.record()
-        hosts[0].copy_(result, non_blocking=True)
-        event.synchronize()
-        hosts[1].copy_(result, non_blocking=True)
-        hosts[0].mean()
-        hosts[1].mean()
-    first, second = guard.violations
-    assert first.latest_wait is not None
-    assert (first.latest_wait.how, first.latest_wait.place.line) == ("Event.synchronize", here(-6))
-    assert f"not for this copy: Event.synchronize at {first.access.file}:{here(-7)} in test" in str(first)
-    assert second.latest_wait is None
-    assert "The host waited" not in str(second)
-
-
 def test_a_wait_that_an_operator_hides_is_named_too(gpu: FakeGpu) -> None:
     result, host, other = gpu.device_tensor(4), torch.zeros(4), gpu.stream()
     with Guard("collect", gpu=gpu) as guard:
@@ -354,29 +337,6 @@ def test_everything_that_uses_a_destination_counts(gpu: FakeGpu, access: Access,
         gpu.synchronize()
         access(host)
     assert rules(guard) == []
-
-
-class Wrapped(torch.Tensor):
-    """A tensor without memory of its own, which calls operators on another that has."""
-
-    held: torch.Tensor
-
-    @staticmethod
-    def __new__(cls: Any, held: torch.Tensor) -> Any:
-        make: Any = torch.Tensor._make_wrapper_subclass
-        made = make(cls, held.shape)
-        made.held = held
-        return made
-
-    @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        return func(*(arg.held if isinstance(arg, Wrapped) else arg for arg in args), **(kwargs or {}))
-
-
-def test_operators_within_a_tensor_that_wraps_another_are_seen(gpu: FakeGpu) -> None:
-    with Guard("collect", gpu=gpu) as guard:
-        Wrapped(copied_back(gpu, 4)).sum()
-    assert rules(guard) == ["PIN502"]
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
@@ -440,16 +400,9 @@ def test_a_copy_may_not_overwrite_what_another_uses(gpu: FakeGpu, to_host: bool,
 @pytest.mark.parametrize(
     "look",
     [
-        lambda x: x.shape,
-        lambda x: x.view(-1)[1:].unsqueeze(0).expand(3, -1),
-        lambda x: x.is_pinned(),
-        torch.empty_like,
-        torch.zeros_like,
-        lambda x: x.new_ones(3),
-        lambda x: x.data_ptr(),
-        lambda x: x.detach().t_(),
-        lambda x: x.untyped_storage().nbytes(),
-        lambda x: list(x.unbind()),
+        *(lambda x: x.shape, lambda x: x.view(-1)[1:].unsqueeze(0).expand(3, -1), lambda x: x.is_pinned()),
+        *(torch.empty_like, torch.zeros_like, lambda x: x.new_ones(3), lambda x: x.data_ptr()),
+        *(lambda x: x.detach().t_(), lambda x: x.untyped_storage().nbytes(), lambda x: list(x.unbind())),
     ],
 )
 def test_what_only_looks_at_the_outside_of_a_tensor_does_not_count(gpu: FakeGpu, look: Access) -> None:
@@ -462,12 +415,8 @@ def test_what_only_looks_at_the_outside_of_a_tensor_does_not_count(gpu: FakeGpu,
 @pytest.mark.parametrize(
     "read",
     [
-        lambda x: x.mean(),
-        repr,
-        lambda x: x.tolist(),
-        lambda x: torch.save(x, io.BytesIO()),
-        lambda x: x.to("meta", non_blocking=True),
-        lambda x: torch.zeros(4, 4).copy_(x),
+        *(lambda x: x.mean(), repr, lambda x: x.tolist(), lambda x: torch.save(x, io.BytesIO())),
+        *(lambda x: x.to("meta", non_blocking=True), lambda x: torch.zeros(4, 4).copy_(x)),
     ],
 )
 def test_a_source_may_be_read(gpu: FakeGpu, read: Access) -> None:
@@ -649,18 +598,6 @@ def test_mode_raise_raises_before_the_access(gpu: FakeGpu) -> None:
         with pytest.raises(UnsafeCopyError, match="PIN503"):
             host.zero_()
     assert host.tolist() == [1, 1, 1, 1]
-
-
-def test_another_mode_is_refused() -> None:
-    with pytest.raises(PinprofError, match="'strict': choose one of warn, raise, collect"):
-        Guard("strict")  # type: ignore[arg-type]
-
-
-def test_a_guard_is_for_one_block(gpu: FakeGpu) -> None:
-    with Guard(gpu=gpu) as guard:
-        pass
-    with pytest.raises(PinprofError, match="make a new one"):
-        guard.__enter__()
 
 
 def test_all_is_as_before_afterwards(gpu: FakeGpu) -> None:

@@ -8,7 +8,6 @@ from command_line import invoke
 from fake_gpu import FakeGpu
 from forked_driver import COMMAND, forked
 
-from pinprof.ground.errors import CaptureError
 from pinprof.races.guard import Guard, run_guarded
 
 pytestmark = pytest.mark.slow  # each test is a process of its own
@@ -56,12 +55,6 @@ def test_each_race_is_told_once_when_it_happens(tmp_path: Path) -> None:
     ]
 
 
-def test_the_report_of_a_rank_says_whose_it_is(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import torch\ntorch.ones(3).sum()\n")
-    done = pinprof("--guard", "train.py", cwd=tmp_path, environment={"RANK": "3", "WORLD_SIZE": "4"})
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"Rank 3: {NOTHING}\n", "")
-
-
 def test_a_script_that_fails_shows_its_own_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "fails.py"
     script.write_text("import torch\n\n1 / 0\n")
@@ -69,11 +62,6 @@ def test_a_script_that_fails_shows_its_own_traceback(tmp_path: Path, capsys: pyt
     shown = capsys.readouterr().err
     assert "ZeroDivisionError" in shown
     assert "pinprof" not in shown
-
-
-def test_a_script_that_is_not_there_is_named() -> None:
-    with pytest.raises(CaptureError, match=r"nothing\.py: no such script"):
-        run_guarded("nothing.py", [], Guard("collect", gpu=FakeGpu()))
 
 
 def pinprof(*words: str, cwd: Path, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

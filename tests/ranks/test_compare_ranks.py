@@ -127,33 +127,6 @@ def test_fewer_reductions_save_what_a_replay_of_all_ranks_shows() -> None:
     assert shared.finding.saving.saving_ns == pytest.approx(saving_in(together).saving_ns) == 210_000
 
 
-def test_a_wait_that_only_one_rank_has_is_the_reason() -> None:
-    job = compared(rank(0, 10), rank(1, 600, wait=True))
-    assert job.slowest_rank == 1
-    assert job.reason in {"its host waits in `.item()` in aten::item", "its GPU works longer"}
-
-
-def launching(number: int, every: float) -> TraceBuilder:
-    """A step of 1000: 20 kernels of 2, launched one each so much time, then a collective that ends at 900."""
-    builder = TraceBuilder()
-    builder.metadata["distributedInfo"] = {"rank": number, "world_size": 2}
-    for start in builder.steps(STEPS):
-        for at in (start + 5 + every * place for place in range(20)):
-            builder.op("aten::add", at, every - 1)
-            builder.kernel(at + every - 2, 2, launch=at + every - 4)
-        begin = start + 10 + 20 * every
-        builder.op("c10d::allreduce_", begin, 10)
-        builder.collective(begin + 10, start + 900 - (begin + 10), launch=begin + 5, group="[0, 1]")
-        builder.call("cudaDeviceSynchronize", begin + 12, start + 905 - (begin + 12))
-    return builder
-
-
-def test_a_host_that_launches_later_is_the_reason() -> None:
-    job = compared(launching(0, 10), launching(1, 40))
-    assert job.slowest_rank == 1
-    assert job.reason == "its host launches later"
-
-
 def test_ranks_that_do_the_same_raise_no_alarm() -> None:
     job = compared(rank(0, 300), rank(1, 305))
     assert (job.slowest_rank, job.reason) == (None, None)
@@ -190,21 +163,6 @@ def test_who_waits_for_a_rank_that_begins_its_only_step_late_is_not_accused() ->
         "rank 1 comes last to 100 % of the collectives, and the others wait 600 µs per step for it: "
         "it begins its step 600 µs later than they do, and what came before is not recorded"
     )
-
-
-def test_who_comes_last_to_an_all_to_all_for_its_own_work_is_named() -> None:
-    job = compared(exchanging(0, steps=4), exchanging(0, steps=4, pause=600), exchanging(0, steps=4))
-    assert (job.slowest_rank, job.latecomer) == (1, None)
-    assert job.skew_ns == pytest.approx(600_000, rel=0.1)
-    assert [row.explains for row in job.rows] == [0, pytest.approx(1, abs=0.1), 0]
-
-
-def test_work_that_nobody_waits_for_names_no_rank() -> None:
-    late = rank(1, 600, called="send")
-    job = compared(rank(0, 10, called="recv"), late)
-    assert (job.slowest_rank, job.rows[1].explains) == (None, None)
-    assert why_nobody(job).startswith("rank 1 may hold up the others: alone it would need ")
-    assert why_nobody(job).endswith("; the traces do not show that they wait for it")
 
 
 def test_a_rank_that_the_profiler_slowed_more_needs_no_longer_than_the_measured_step() -> None:
@@ -252,19 +210,6 @@ def test_a_clock_that_is_seconds_ahead_changes_nothing_and_is_said() -> None:
     assert [round(row.waited_ns / 1000) for row in job.rows] == [590, 0, 580]
 
 
-def test_the_source_of_a_broadcast_leaves_first_and_was_not_the_last_to_come() -> None:
-    ranks = [rank(0, 10), rank(1, 600)]
-    for place, builder in enumerate(ranks):
-        for start in range(0, 1000 * STEPS, 1000):
-            came, took = ((10, 20), (300, 40))[place]
-            builder.collective(start + 850 + came / 10, took, launch=start + 840, called="broadcast")
-    job = compared(*ranks)
-    broadcast = next(row for row in job.collectives if row.name == "broadcast")
-    assert broadcast.last_rank == 1
-    assert broadcast.own_ms == 0.04
-    assert broadcast.waited_ms == 0.02  # all the time that the source was in it
-
-
 @pytest.mark.slow
 def test_what_is_kept_of_a_rank_hardly_grows_with_its_trace() -> None:
     def kept(copies: int) -> int:
@@ -274,11 +219,6 @@ def test_what_is_kept_of_a_rank_hardly_grows_with_its_trace() -> None:
         return len(pickle.dumps(measure_rank(builder.read())))
 
     assert kept(1200) < 1.1 * kept(300)  # both have copies in several steps, so as many wait sites
-
-
-def test_a_rank_alone_has_nobody_to_wait_for() -> None:
-    job = compared(rank(0, 300))
-    assert (job.slowest_rank, job.skew_ns, job.collectives) == (None, 0, ())
 
 
 def test_a_trace_without_gpu_work_is_a_rank_all_the_same() -> None:
@@ -298,6 +238,7 @@ def test_the_sleeping_rank_is_named_and_its_skew_is_right() -> None:
     assert job.reason == PAUSES.format("aten::linear")
 
 
+@pytest.mark.slow
 def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> None:
     paths = sorted(RECORDED.glob("sleeping_rank.rank?.before.json.gz"))
     parts = list(map(rank_part_of, paths))
@@ -310,6 +251,7 @@ def test_a_rank_whose_gpu_only_waits_for_others_is_bound_by_communication() -> N
     assert waiting.cost.range_ns[0] > 10e6
 
 
+@pytest.mark.slow
 def test_the_rank_with_the_pageable_batch_is_named_with_its_wait() -> None:
     job = recorded("pageable_rank.rank?.before")
     assert job.slowest_rank == 1

@@ -26,9 +26,3 @@ def test_a_program_or_a_machine_that_nothing_was_learned_from_is_told(key: Calla
     assert np.percentile(errors, 90) < 0.27
     assert np.mean([low <= step <= high for step, _, low, high in estimates]) >= 0.88
     assert statistics.median((high - low) / middle for _, middle, low, high in estimates) < 0.48
-
-
-def test_a_fast_host_is_told_within_a_narrow_range() -> None:
-    estimates = [(row.step, *estimate(row, HOST_SHARE[row.way])) for row in ROWS if row.machine == "1"]
-    assert np.mean([low <= step <= high for step, _, low, high in estimates]) > 0.9
-    assert statistics.median((high - low) / middle for _, middle, low, high in estimates) < 0.35

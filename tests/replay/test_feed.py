@@ -84,13 +84,6 @@ def test_workers_that_are_late_without_the_profiler_set_the_pace() -> None:
     assert "1.05 ms per step for the next batch; 50.0 µs of the wait is in the trace: " in finding.evidence.text
 
 
-def test_a_batch_that_is_ready_takes_its_time_and_sets_no_pace() -> None:
-    analysis = recorded(1.0, 0.3, traced_ms=0.3)
-    assert analysis.profile.bound == "host"
-    assert not analysis.replay.is_starved(analysis.replay.expected)
-    assert saved_ms(analysis, without_waits(analysis)) > 0
-
-
 def test_a_process_that_loads_its_data_itself_takes_as_long_as_without_the_profiler() -> None:
     analysis = recorded(0.8, 0.3, traced_ms=0.5, by=IN_PROCESS)
     assert waits_of(analysis.replay) == {0.3 * MS}
@@ -106,29 +99,12 @@ def test_a_step_that_is_longer_for_no_known_reason_stays_longer() -> None:
     assert 0 < saved_ms(analysis, without_waits(analysis)) < 0.3
 
 
-def test_late_workers_set_no_pace_where_the_gpu_does() -> None:
-    analysis = recorded(1.0, 0.4, busy_ms=0.96)
-    assert analysis.profile.bound == "gpu"
-    assert not analysis.replay.is_starved(analysis.replay.expected)
-
-
-def test_a_given_step_has_the_input_of_the_trace() -> None:
-    details = recorded(2.0, 1.05).details
-    assert waits_of(Replay([details], 1.0 * MS)) == {0.05 * MS}
-
-
 def test_a_thread_that_pins_receives_the_batches_beside_the_step() -> None:
     analysis = recorded(1.0, 0.3, traced_ms=0.3, pageable=True)
     (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN104")
     assert "to receive a batch from the workers takes 300 µs" in finding.evidence.text
     alone = saved_ms(analysis, replace(finding.evidence.edits, most_input_ns=inf))
     assert saved_ms(analysis, finding.evidence.edits) == pytest.approx(alone + 0.2, abs=0.01)
-
-
-def test_what_pins_does_not_help_workers_that_are_late() -> None:
-    analysis = recorded(2.0, 1.05, pageable=True)
-    (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN104")
-    assert saved_ms(analysis, finding.evidence.edits) == 0
 
 
 LOOP = HostFrame("train.py", 9, "<module>", "user")
@@ -236,7 +212,7 @@ def test_what_a_loader_has_is_not_advised(made: Made | None, advice: str) -> Non
 
 
 def batches_of(batch_ms: float) -> HostProfile:
-    """Return samples of a worker that makes a batch in this time."""
+    """Return samples of a worker that makes a batch in `batch_ms`."""
     frame = HostFrame("data.py", 7, "Photos.__getitem__", "user")
     return HostProfile(5.0, 100, 20, 20 * batch_ms, (frame,), (HostStack((0,), 100),))
 
@@ -251,12 +227,6 @@ def test_a_thread_that_pins_sets_the_pace_where_workers_would_be_ready(batch_ms:
     assert ("the thread that pins them sets the pace" in text) == by_thread
     assert rules["PIN401"].fix.startswith("Send less:") == by_thread
     assert ("PIN403" in rules) != by_thread
-
-
-def test_of_several_loaders_it_is_not_known_which_is_late() -> None:
-    finding = about_input(recorded(2.0, 1.05, made=of_workers(1, 16, loaders=2)))
-    assert "the saving is with" not in finding.evidence.text
-    assert finding.saving
 
 
 def test_where_no_core_is_left_for_a_first_worker_that_is_said() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from recordings import OF_A_GPU, each_recording, trace_of
 from trace_builder import SIDE, TraceBuilder
 
@@ -118,17 +117,6 @@ def test_the_host_waits_for_room_in_a_full_queue_and_nowhere_else() -> None:
     assert replay(program).host_ns == trace.calls.end_ns[-1] - program.start_ns - 2_000  # a launch takes none here
 
 
-def test_a_graph_takes_one_place_in_the_queue() -> None:
-    builder = TraceBuilder()
-    builder.kernel(20, 10, launch=10)
-    builder.kernel(40, 10, launch=30)
-    _, program = built(builder)
-    graph, single = program.calls
-    nodes = [structs.replace(graph.works[0], row=number) for number in range(10, 20)]
-    program = replace(program, calls=(structs.replace(graph, works=nodes), single), queue_depth=2)
-    assert replay(program).host_ns == 20_000  # the start of the second launch: nothing holds it up
-
-
 def test_a_pageable_copy_holds_the_host_until_its_stream_has_waited_for_another() -> None:
     """Steps of 2000 us: a kernel of 600, a stream that waits for it, and on that a copy of 300 that the host stages."""
     builder = TraceBuilder()
@@ -222,11 +210,3 @@ def test_the_profilers_cost_comes_out_of_the_hosts_time_only() -> None:
     without = pace([middle], 2, ProfilerCost(per_event_ns=10_000, keep=0.1))  # an op and a launch in each 100 µs
     assert without.step_ns == pytest.approx(800_000, rel=0.01)
     assert pace([middle], 2, ProfilerCost(per_event_ns=90_000, keep=0.4)).step_ns == pytest.approx(400_000, rel=0.01)
-
-
-def test_a_trace_without_calls_is_an_empty_program() -> None:
-    builder = TraceBuilder()
-    builder.op("aten::add", 0, 10)
-    _, program = built(builder)
-    assert program.calls == ()
-    assert pace([program], 1).step_ns == 0

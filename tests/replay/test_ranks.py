@@ -104,13 +104,6 @@ def test_ranks_that_launch_in_different_orders_do_not_wait_forever() -> None:
     assert running.completed_ns() > 0
 
 
-def test_a_prediction_takes_the_traces_of_all_ranks() -> None:
-    traces = job(rank(0, 50, number=0), rank(600, 50, number=1))
-    made = predict(traces, Scenario(host_speed=2.0), 1.0)
-    assert made.baseline_ns == 1_000_000
-    assert made.predicted_ns == pytest.approx(600_000, rel=0.01)  # half of the last rank's 800 from wait to launch
-
-
 @pytest.mark.parametrize(
     ("numbers", "sizes", "said"), [((0, 0), (2, 2), "is of the same rank as"), ((0, 1), (2, 4), "2 and 4 ranks")]
 )
@@ -118,11 +111,6 @@ def test_traces_of_different_jobs_are_refused(numbers: tuple[int, int], sizes: t
     ranks = [rank(0, 50, number=number, world_size=size) for number, size in zip(numbers, sizes, strict=True)]
     with pytest.raises(TraceError, match=said):
         predict(job(*ranks), Scenario())
-
-
-def test_no_traces_are_refused() -> None:
-    with pytest.raises(TraceError, match="no trace"):
-        predict([], Scenario())
 
 
 @pytest.mark.slow

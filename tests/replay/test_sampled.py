@@ -61,10 +61,6 @@ def test_the_programs_own_code_in_steps_of_optimizers_is_told_by_stacks(stack: s
     assert not runs_in_optimizers(host_profile((9, stack), (91, NETWORK)))
 
 
-def test_without_samples_only_torch_runs_in_optimizers() -> None:
-    assert not runs_in_optimizers(None)
-
-
 def test_few_samples_tell_nothing() -> None:
     stack = f"{ADAM}torch/optim/adam.py:520:f"
     assert sampled_ns(None) is None

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis
-from pinprof.prediction.edits import NO_EDITS
 from pinprof.prediction.predict import paces_after
 from pinprof.replay.settings import SETTING_PLACES, across
 from pinprof.replay.worlds import WORLD_COUNT, WORLDS, middle, range_of
@@ -84,6 +83,7 @@ def test_worlds_lie_between_the_settings(values: list[float]) -> None:
     assert among.max() <= max(values[:-1]) * (1 + LEAST)
 
 
+@pytest.mark.slow
 @few
 @given(PROGRAMS)
 def test_the_step_and_what_fixes_save_lie_in_their_ranges(program: tuple[list[int], int, list[bool]]) -> None:
@@ -97,6 +97,7 @@ def test_the_step_and_what_fixes_save_lie_in_their_ranges(program: tuple[list[in
         assert saving.saving_ns <= saving.range_ns[1]
 
 
+@pytest.mark.slow
 @few
 @given(PROGRAMS)
 def test_no_change_leaves_less_than_the_work_of_the_gpu(program: tuple[list[int], int, list[bool]]) -> None:
@@ -107,6 +108,7 @@ def test_no_change_leaves_less_than_the_work_of_the_gpu(program: tuple[list[int]
         assert (replay.changed(after) >= np.minimum(after.busy_ns, after.step_ns) * (1 - LEAST)).all()
 
 
+@pytest.mark.slow
 @few
 @given(PROGRAMS)
 def test_more_edits_save_no_less_in_each_world(program: tuple[list[int], int, list[bool]]) -> None:
@@ -121,6 +123,7 @@ def test_more_edits_save_no_less_in_each_world(program: tuple[list[int], int, li
         assert (all_step <= paces_after(replay, [part]).step_ns * 1.02).all()
 
 
+@pytest.mark.slow
 @few
 @given(PROGRAMS)
 def test_waits_cost_what_removing_them_saves(program: tuple[list[int], int, list[bool]]) -> None:
@@ -135,12 +138,3 @@ def test_waits_cost_what_removing_them_saves(program: tuple[list[int], int, list
     assert abs(middle(saved) - saving.saving_ns) <= max(0.002 * replay.step_ns, LEAST)
     cost = next((cost for cost in analysis.findings.verdict.costs if cost.cause == "sync"), None)
     assert cost is None or cost.ns <= max(middle(saved), 0.0) * (1 + LEAST) + 1
-
-
-def test_what_changes_nothing_is_not_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replay = recorded(tmp_path, [50, 50], 20, [True, False]).replay
-    assert replay.step_ns
-    known = replay.unchanged
-    monkeypatch.setattr("pinprof.replay.replay.pace", None)
-    assert paces_after(replay, [NO_EDITS]) is known
-    assert (replay.changed(known) == replay.in_worlds).all()

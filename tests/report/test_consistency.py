@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from quick import slow_but
 from recordings import RECORDINGS, TRACES, analysis_of, each_recording, full_text_of, json_of, page_of
 from trace_builder import AUTOGRAD, COMPUTE, MAIN, SIDE, TraceBuilder
 
@@ -274,7 +275,7 @@ def alike() -> TraceBuilder:
     return builder
 
 
-@pytest.mark.parametrize("path", [None, TRACES / "small_kernels.json.gz"])
+@pytest.mark.parametrize("path", slow_but([None], [None, TRACES / "small_kernels.json.gz"]))
 def test_the_order_of_the_events_in_a_file_changes_nothing(path: Path | None, tmp_path: Path) -> None:
     document = json.loads(gzip.decompress(path.read_bytes())) if path else alike().document()
     file, reports = tmp_path / "trace.json", []

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto_checker import Event, events_of, loaded, names_of, shown, slices_by_track
 from recordings import RECORDINGS, TRACES, analysis_of, each_recording
-from trace_builder import AUTOGRAD, TraceBuilder, without_known_events
+from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.details import details_of
@@ -30,7 +30,6 @@ from pinprof.report.perfetto import (
     SLICE_CATEGORY,
     SLICES_APART_NS,
     events,
-    notes,
     tracks_of,
 )
 from pinprof.trace import Trace, read_trace
@@ -182,62 +181,12 @@ def waiting() -> TraceBuilder:
     return builder
 
 
-def test_a_stall_is_named_by_its_cause(export: Export) -> None:
-    perfetto = export(waiting())
-    stall = perfetto.tracks("stalls of host thread 100 (main)")[0]
-    assert stall["name"] == "device_synchronize"
-    assert (float(stall["ts"]), stall["dur"]) == (1_000_200, 320)
-    assert {key: float(stall["args"][key]) for key in ("wait_ms", "drain_ms", "own_ms", "overhead_ms")} == {
-        "wait_ms": 0.32,
-        "drain_ms": 0.3,
-        "own_ms": 0,
-        "overhead_ms": 0.02,
-    }
-    assert stall["args"]["verdict"] == "explicit"
-
-
 def test_idle_time_has_its_cause_and_exposed_copies_their_reason(export: Export) -> None:
     perfetto = export(waiting())
     assert [event["name"] for event in perfetto.tracks("idle, by cause")] == ["sync_bubble", "host_wait", "sync_bubble"]
     exposed = perfetto.tracks("GPU 0: exposed copies HtoD")[0]
     assert exposed["name"] == "exposed: pageable"
     assert (exposed["args"]["bytes"], float(exposed["args"]["gb_per_s"])) == (200_000, 2.0)
-
-
-def test_only_the_exposed_part_of_a_copy_is_a_slice(export: Export) -> None:
-    builder = TraceBuilder()
-    builder.copy("HtoD (Pinned -> Device)", 100, 100, launch=90, stream=20)
-    builder.copy("HtoD (Pinned -> Device)", 180, 100, launch=95, stream=21)
-    builder.kernel(150, 100, launch=140)
-    slices = export(builder).tracks("exposed copies HtoD")
-    assert [(float(event["ts"]) - 1e6, float(event["dur"])) for event in slices] == [(100, 50), (250, 30)]
-
-
-def test_stalls_of_each_thread_have_a_track(export: Export) -> None:
-    builder = waiting()
-    builder.call("cudaStreamSynchronize", 210, 300, thread=AUTOGRAD)
-    assert len(export(builder).tracks(f"stalls of host thread {AUTOGRAD}")) == 1
-
-
-def test_figures_that_are_withheld_are_not_shown(export: Export) -> None:
-    builder = waiting()
-    for number in range(100):
-        builder.call("cudaLaunchKernel", 540 + number, 0.5)  # their kernels are lost
-    perfetto = export(builder)
-    why = perfetto.profile.withheld
-    assert why.overlap
-    assert why.busy
-    assert why.drain
-    assert not [event for title in ("idle", "exposed") for event in perfetto.tracks(f"GPU 0: {title}")]
-    stall = perfetto.tracks("stalls")[0]
-    assert "drain_ms" not in stall["args"]
-    assert f"not shown: overlap ({why.overlap.what})" in notes(perfetto.analysis)
-
-
-def test_an_empty_trace_gets_a_process_without_tracks(export: Export) -> None:
-    perfetto = export(without_known_events())
-    assert {event["ph"] for event in perfetto.own} == {"M"}
-    assert perfetto.own[0]["args"] == {"name": "pinprof"}
 
 
 def test_ids_are_those_of_no_thread(export: Export) -> None:

@@ -42,17 +42,6 @@ def test_a_number_stands_in_the_json_under_its_name(name: str) -> None:
         assert saved is None if finding.saving_ms is None else saved is not None and saved >= finding.saving_ms
 
 
-def test_a_saving_that_no_replay_tells_is_not_zero() -> None:
-    report = report_on("overlap_side_pinned.stack")
-    scalars = report.scalars()
-    (saving,) = (finding.saving for finding in report.analysis.findings if finding.rule.id == "PIN210")
-    assert saving
-    assert scalars["pinprof/findings/PIN210/saving_ms"] == pytest.approx(saving.saving_ns / 1e6, abs=1e-5)
-    assert "pinprof/findings/PIN701/saving_ms" not in scalars
-    assert scalars["pinprof/findings/PIN701/at_most_ms"] > 0
-    assert scalars["pinprof/steps/busy_fraction"] == pytest.approx(0.725088 / 0.730712)
-
-
 def test_what_a_trace_does_not_tell_is_left_out(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for step, start in enumerate(builder.steps(4)):

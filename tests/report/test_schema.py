@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import invoke, is_one_line_error
+from command_line import invoke
 from fitting import fitting, validator
 from jsonschema import Draft202012Validator
 from recordings import TRACES
@@ -70,13 +70,3 @@ def test_the_schema_of_a_command_is_printed() -> None:
     schema = json.loads(invoke("schema", "report").stdout)
     assert schema == to_schema(DOCUMENTS["report"])
     assert schema["$defs"]["steps"]["properties"]["step_ms"]["unit"] == "ms"
-
-
-def test_schemas_are_listed() -> None:
-    assert [line.split()[0] for line in invoke("schema").stdout.splitlines()] == list(DOCUMENTS)
-
-
-def test_another_name_is_an_error() -> None:
-    wrong = invoke("schema", "timeline")
-    assert is_one_line_error(wrong)
-    assert "report, report-brief, compare, compare-brief, whatif, verify, bench" in wrong.stderr

@@ -26,7 +26,6 @@ def step(x):
 if __name__ == "__main__":
     step(1)
 """
-ITEM = Change(r"\.item\(", "read it later")
 
 
 @pytest.fixture
@@ -77,11 +76,6 @@ def test_all_that_is_to_be_changed_in_a_line_is_marked_once(here: Path) -> None:
     assert marked == "    return f(a<mark>[m]</mark>, <mark>g(b[m].item())</mark><mark>.item()</mark>)"
 
 
-def test_a_line_without_what_the_rule_changes_has_no_hint(here: Path) -> None:
-    assert not any(tag == "mark" for tag, _ in quoted(5, change=ITEM).tags)
-    assert "read it later" not in quoted(5, change=ITEM).text
-
-
 @pytest.mark.parametrize(("line", "function"), [(5, "other"), (9, "step")])
 def test_a_line_that_is_not_in_the_function_is_not_quoted(here: Path, line: int, function: str | None) -> None:
     assert quoted(line, function).tags == []
@@ -99,16 +93,6 @@ def test_a_line_that_calls_nothing_is_of_another_version_and_not_quoted(
     quoting = Quoting(Sources("trace.json"))
     assert (quoting.line(at), quoting.is_changed(at)) == ("", True)
     assert not quoting.is_changed(Place("train.py", 5, "step"))
-
-
-def test_a_sample_may_be_taken_on_any_line(here: Path) -> None:
-    quoting = Quoting(Sources("trace.json"))
-    assert quoting.line(Place("train.py", 3, "step"), of_call=False) == "def step(x):"
-
-
-def test_the_first_and_the_last_lines_have_fewer_around_them(here: Path) -> None:
-    assert [line.split()[0] for line in lines_of(quoted(1, "<module>"))] == ["1", "2", "3"]
-    assert [line.split()[0] for line in lines_of(quoted(9, "<module>"))] == ["7", "8", "9"]
 
 
 def test_a_file_changed_since_is_named_and_not_quoted(here: Path) -> None:
@@ -146,10 +130,6 @@ def test_each_editor_gets_an_address_that_keeps_its_parts(name: str) -> None:
 def test_what_is_no_editor_is_an_error(text: str) -> None:
     with pytest.raises(PinprofError, match="is not an editor: name one of vscode, "):
         editor_of(text)
-
-
-def test_no_text_is_no_editor() -> None:
-    assert editor_of("") is None
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.change], ids=lambda rule: rule.id)

@@ -19,12 +19,6 @@ def laid(width: int) -> str:
     return laid_out([rows], width=width, color=False)
 
 
-def test_a_table_that_fits_is_one() -> None:
-    head, _, row = laid(90).splitlines()[1:4]
-    assert head.split() == ["cause", "in", "stall", "GPU", "idle", "after"]
-    assert row.split() == ["pageable_copy", *PLACE.split(), "10.6", "ms", "549", "µs"]
-
-
 def test_texts_take_lines_so_that_numbers_stay_whole() -> None:
     text = laid(70)
     assert "10.6 ms   549 µs" in text
@@ -37,15 +31,6 @@ def test_a_path_loses_its_beginning_and_a_name_its_middle() -> None:
     assert "…/workloads/loaders.py:45 " in laid(66)
     assert shorten_words(f"at {'a' * 99} and b/{'c' * 99}.py:7", 10) == f"at aaaaa…aaaa and b/{'c' * 99}.py:7"
     assert shorten_words("a/b/c/d.py:7", 10) == "…/c/d.py:7"
-
-
-@pytest.mark.parametrize("width", [30, 46, 52])
-def test_where_texts_would_have_no_room_rows_stand_below_each_other(width: int) -> None:
-    text = laid(width)
-    assert "pinprof/workloads/loaders.py" in text
-    assert "stall 10.6 ms" in text
-    assert "GPU idle after 549 µs" in text
-    assert max(map(len, text.splitlines())) <= width
 
 
 @pytest.mark.parametrize("width", range(40, 100))
@@ -71,10 +56,6 @@ def test_no_width_cuts_a_number_or_its_title(texts: list[tuple[str, str]], numbe
     assert max(map(len, shown.splitlines())) <= width
     assert all(f" {row}{number}.5 ms" in shown for row in range(len(texts)) for number in range(numbers))
     assert all(word in shown for title in titles for word in title.split())
-
-
-def test_a_table_without_rows_is_laid_out_at_any_width() -> None:
-    assert laid_out([table("cause", "in", "stall")], width=10, color=False).strip() == ""
 
 
 def test_a_line_that_people_copy_is_never_broken() -> None:

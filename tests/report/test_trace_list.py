@@ -1,7 +1,5 @@
 """A line for each of several traces that are no job."""
 
-from pathlib import Path
-
 import pytest
 from command_line import invoke
 from recordings import TRACES
@@ -38,23 +36,10 @@ def test_each_trace_has_a_line_and_they_stand_in_the_order_of_their_files(analys
     ]
 
 
-def test_what_is_no_trace_has_its_reason_in_place_of_figures(analyses: list[Analysis]) -> None:
-    notes = f"{TRACES}/notes.json"
-    lines = lines_of(analyses, {notes: f"{notes}: is not JSON (it begins with b'<html>')"})
-    assert lines[0].endswith("/*.json.gz · 4 traces, 1 other file")
-    assert lines[7].split()[:4] == ["notes.json", "is", "not", "JSON"]
-
-
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_no_line_is_longer_than_the_terminal_but_what_is_to_be_copied(analyses: list[Analysis], width: int) -> None:
     rows = lines_of(analyses, {f"{TRACES}/{'x' * 200}.json": "is no trace " * 20}, width)[2:-2]
     assert max(map(cell_len, rows)) <= width
-
-
-def test_a_narrow_terminal_has_the_change_below(analyses: list[Analysis]) -> None:
-    lines = lines_of(analyses, width=60)
-    assert lines[2].split() == ["file", "step", "verdict", "saves"]
-    assert lines[4] == "  PIN104 pin_memory=True"
 
 
 @pytest.mark.parametrize(
@@ -83,11 +68,3 @@ def test_report_shows_several_traces_in_a_line_each_and_full_one_after_the_other
     full = invoke("report", first, "none.json", second, "--full")
     assert full.stdout.count("Why the step takes so long") == 2
     assert "Skipped: none.json: no such file" in full.stderr
-
-
-def test_of_several_files_of_which_one_is_a_trace_that_is_reported(tmp_path: Path) -> None:
-    notes = tmp_path / "notes.json"
-    notes.write_text("{}")
-    result = invoke("report", LOADERS[0], notes)
-    assert "What to change" in result.stdout
-    assert f"Skipped: {notes}: " in result.stderr

@@ -1,15 +1,11 @@
-import json
 import pickle
 import re
-import shutil
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from recordings import ROOT, TRACES
+from recordings import ROOT
 
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, FigureKind
 from pinprof.report.explain import to_page
@@ -17,53 +13,6 @@ from pinprof.rules import catalogue
 from pinprof.rules.rule import Rule
 from pinprof.rules.search import RULE_OF_GUARDS, RULES, rule_of
 from pinprof.verdict.step_limits import LIMITS
-
-MADE_UP = """
-from collections.abc import Iterator
-
-from pinprof.details import Details
-from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Rule
-
-
-def _steps(details: Details, profile: Profile) -> Iterator[Evidence]:
-    if profile.steps.count:
-        yield Evidence(0.0, f"{profile.steps.count} steps", at_any_cost=True)
-
-
-RULE = Rule(
-    id="PIN799",
-    title="a rule that is made up",
-    figures=("per_step",),
-    answers=("gpu",),
-    what_if="--gpu-speed 2",
-    numbers="equal",
-    looks_at="Steps.",
-    why="They take time.",
-    fix="Take none.",
-    before="train(batch)",
-    code="...",
-    safe_if="Nobody needs them.",
-    near_miss="print()",
-    search=_steps,
-)
-"""
-
-
-@pytest.mark.slow
-def test_a_made_up_rule_is_one_file(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "pinprof", tmp_path / "pinprof", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "pinprof/rules/catalogue/pin799_made_up.py").write_text(MADE_UP)
-
-    def pinprof(*words: str) -> str:
-        command = [sys.executable, "-m", "pinprof", *words]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-
-    assert "PIN799  a rule that is made up" in pinprof("explain")
-    assert "Take none." in pinprof("explain", "PIN799")
-    (trace,) = json.loads(pinprof("report", str(TRACES / "loss_item.json.gz"), "--json", "-"))["traces"]
-    (finding,) = [finding for finding in trace["findings"] if finding["rule"] == "PIN799"]
-    assert (finding["title"], finding["family"], finding["fix"]) == ("a rule that is made up", "gpu", "Take none.")
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

@@ -65,7 +65,7 @@ Trial = Callable[[Texts, str, Path], None]
 TRIALS: dict[str, Trial] = {}
 NEED_CUDA: set[str] = set()
 IN_SHELL = {"PIN107", "PIN213"}
-SLOW = {"PIN212", "PIN303", "PIN401", "PIN402", "PIN601", "PIN605", "PIN612"}
+SLOW = {"PIN202", "PIN212", "PIN303", "PIN401", "PIN402", "PIN601", "PIN605", "PIN612"}
 """They start processes or compile."""
 
 

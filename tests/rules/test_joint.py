@@ -8,8 +8,8 @@ from trace_builder import TraceBuilder
 
 from pinprof.measurement.measure import measure
 from pinprof.prediction.predict import Saving
-from pinprof.report.words import joint_worth, which_together
-from pinprof.rules.rule import Findings, Joint
+from pinprof.report.words import joint_worth
+from pinprof.rules.rule import Findings
 from pinprof.rules.search import find
 
 COSTS_MORE_TOGETHER = TRACES / "experiments" / "e2.non_blocking-one-synchronize.json.gz"
@@ -44,11 +44,6 @@ def test_what_would_make_the_step_longer_is_left_out_and_named() -> None:
     assert pinning.saving is not None
     assert pinning.saving.saving_ns == 0
     assert joint_worth(findings, analysis.profile).startswith("all of these but PIN101 together: ")
-
-
-def test_all_of_them_are_named_where_none_is_left_out() -> None:
-    assert which_together(Joint(5.0, (4.0, 6.0))) == "all of these together"
-    assert which_together(Joint(5.0, (4.0, 6.0), ("PIN101", "PIN108"))) == "all of these but PIN101 and PIN108 together"
 
 
 def test_waits_of_which_each_hides_the_other_save_together_what_none_saves_alone() -> None:

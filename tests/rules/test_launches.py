@@ -15,7 +15,6 @@ from trace_parts import Scene, all_of, event, kernel, op, scene_of
 
 from pinprof.analyses.host_samples import CalledLine, HostSums, LibraryCall, measure_host
 from pinprof.measurement.measure import measure
-from pinprof.report.findings.views import to_do
 from pinprof.report.trace.json import traces_to_json
 from pinprof.rules.catalogue.pin603_python_code import CODE_NOT_SEEN, NO_REMEDY_KNOWN
 from pinprof.rules.rule import Finding, Findings
@@ -225,16 +224,9 @@ def found(scene: Scene) -> Findings:
 
 
 FIRES = [
-    (small_kernels, "PIN601"),
-    (looping_optimizer, "PIN602"),
-    (pausing, "PIN603"),
-    (op_on_the_host, "PIN604"),
-    (compiling_again, "PIN605"),
-    (capturing, "PIN605"),
-    (micro_batches, "PIN606"),
-    (norms, "PIN607"),
-    (filling, "PIN610"),
-    (zeroing, "PIN611"),
+    *((small_kernels, "PIN601"), (looping_optimizer, "PIN602"), (pausing, "PIN603"), (op_on_the_host, "PIN604")),
+    *((compiling_again, "PIN605"), (capturing, "PIN605"), (micro_batches, "PIN606"), (norms, "PIN607")),
+    *((filling, "PIN610"), (zeroing, "PIN611")),
 ]
 NEARLY = [
     (partial(small_kernels, kernel=30), "PIN601"),
@@ -284,35 +276,6 @@ def test_only_the_first_backward_pass_adds_to_zeros(passes: int) -> None:
     )
 
 
-def two_optimizers(builder: TraceBuilder, start: float) -> None:
-    zeroing(builder, start)
-    builder.event("user_annotation", "Optimizer.zero_grad#Adam.zero_grad", start + 911, 5)
-
-
-def test_of_two_optimizers_it_is_not_known_whose_gradients_are_added_to() -> None:
-    (finding,) = (finding for finding in found(two_optimizers) if finding.rule.id == "PIN611")
-    assert finding.evidence.text.startswith("zero_grad fills gradients with zeros, per step: 280 µs")
-
-
-@pytest.mark.parametrize(("name", "is_once"), [("aten::sort", True), ("aten::fill_", False), ("aten::copy_", False)])
-def test_a_buffer_that_is_filled_in_each_step_is_not_advised_to_be_filled_once(name: str, is_once: bool) -> None:
-    findings = found(partial(op_on_the_host, name=name))
-    (finding,) = (finding for finding in findings if finding.rule.id == "PIN604")
-    assert to_do(finding).endswith("once before the loop") is is_once
-    assert ("cannot be filled once" in finding.fix) is not is_once
-
-
-def test_a_node_of_the_backward_pass_that_is_slow_now_and_then_is_not_a_hook() -> None:
-    def now_and_then(builder: TraceBuilder, start: float) -> None:
-        slow = 600 if start < 2000 else 20
-        builder.op("autograd::engine::evaluate_function: CatBackward0", start + 310, slow)
-        launching(builder, start, count=2, begin=250)
-        builder.op("aten::mul", start + 911, 74)
-        builder.kernel(start + 930, 40, launch=start + 915)
-
-    assert "PIN604" not in {finding.rule.id for finding in found(now_and_then)}
-
-
 @pytest.mark.parametrize(("scene", "rule"), NEARLY)
 def test_a_near_miss_is_not_found(scene: Scene, rule: str) -> None:
     assert rule not in {finding.rule.id for finding in found(scene)}
@@ -339,40 +302,6 @@ def test_launches_are_counted_by_phase() -> None:
     first, second, *_ = found(looping_optimizer)
     assert first.rule.id == "PIN602"  # what launches less comes before a graph
     assert "forward 6, optimizer 24)" in second.evidence.text
-
-
-def test_backward_is_a_phase_of_its_own_and_what_follows_it_is_other() -> None:
-    def scene(builder: TraceBuilder, start: float) -> None:
-        launching(builder, start, count=4, begin=30)
-        for number in range(5):
-            at = start + 200 + 30 * number
-            builder.op("autograd::engine::evaluate_function: MmBackward0", at, 28, thread=AUTOGRAD)
-            builder.kernel(at + 24, 2, launch=at + 10, thread=AUTOGRAD)
-        launching(builder, start, count=3, begin=400)
-        builder.op("aten::mul", start + 490, 490)
-
-    texts = [finding.evidence.text for finding in found(scene) if finding.rule.id == "PIN601"]
-    assert all("(forward 4, backward 5, other 3)" in text for text in texts)
-    assert len(texts) == 1
-
-
-@pytest.mark.parametrize("profiled", [True, False])
-def test_a_profiler_that_was_left_on_is_found(profiled: bool) -> None:
-    def scene(builder: TraceBuilder, start: float) -> None:
-        builder.metadata["pinprof"] = {"profiled": profiled}
-        small_kernels(builder, start)
-
-    assert ("PIN613" in [finding.rule.id for finding in found(scene)]) is profiled
-
-
-def test_what_a_graph_cannot_hold_is_named() -> None:
-    def scene(builder: TraceBuilder, start: float) -> None:
-        small_kernels(builder, start)
-        builder.op("aten::item", start + 308, 2)
-        builder.call("cudaStreamSynchronize", start + 308.5, 1)
-
-    (finding,) = [finding for finding in found(scene) if finding.rule.id == "PIN601"]
-    assert finding.evidence.text.endswith("A single CUDA graph of the step cannot hold: `.item()`")
 
 
 def waiting(builder: TraceBuilder, start: float, *, times: int) -> None:
@@ -473,16 +402,6 @@ def test_what_to_do_follows_from_what_the_program_does_already(
     assert [text for text in not_told if text in finding.fix] == []
 
 
-def test_a_program_that_is_compiled_is_told_where_its_code_ends() -> None:
-    none = (0,) * STEPS
-    note = CompilerNote(Place("net.py", 12, "forward"), "print()", 2)
-    run = RunLog(0, (("plain", STEPS),), (1_000_000,) * STEPS, none, none, none, 0, graph_breaks=(note,))
-    trace = replace(read(of_inductor), run=run)
-    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN601"]
-    assert "Compiled code ends at net.py:12 (PIN612)." in finding.fix
-    assert "TORCH_LOGS" not in finding.fix
-
-
 def copying_in_a_loop(builder: TraceBuilder, start: float, *, size: int) -> None:
     pausing(builder, start)
     for number in range(32):
@@ -576,11 +495,6 @@ def test_a_pause_in_torch_alone_is_no_python() -> None:
     assert "PIN603" not in [finding.rule.id for finding in found(waiting_in_torch)]
 
 
-def test_without_functions_and_samples_the_advice_says_how_to_get_them() -> None:
-    (finding,) = [finding for finding in found(pausing) if finding.rule.id == "PIN603"]
-    assert finding.fix.endswith("record the program with `pinprof run`, or with with_stack=True.")
-
-
 @pytest.mark.parametrize(("imports", "told"), [(0, True), (90, False)])
 def test_a_sampled_line_names_the_library_but_for_imports(imports: int, told: bool) -> None:
     call = LibraryCall("tqdm", "refresh", "format_meter")
@@ -595,13 +509,6 @@ def test_a_sampled_line_names_the_library_but_for_imports(imports: int, told: bo
         if told
         else []
     )
-
-
-def test_a_line_that_takes_little_of_the_python_gets_no_advice() -> None:
-    call = LibraryCall("tqdm", "refresh", "format_meter")
-    lines = [CalledLine("train.py", line, "main", (("library", 15),), ((call, 15),)) for line in range(1, 7)]
-    (finding,) = python_of(read(small_kernels), *lines, library=90, torch=10)
-    assert finding.fix == NO_REMEDY_KNOWN
 
 
 def reading_in_a_library(builder: TraceBuilder, start: float, *, stack: tuple[str, ...]) -> None:
@@ -646,17 +553,6 @@ def test_functions_that_share_a_librarys_time_are_named() -> None:
         "90 % at train.py:7 in transformers Trainer.train (Trainer.floating_point_ops, Module.zero_grad)"
     )
     assert finding.fix.startswith("What it returns is the same in each step of most programs")
-
-
-def test_the_report_tells_how_kernels_are_launched() -> None:
-    trace = read(looping_optimizer)
-    (document,) = fitting(traces_to_json([(measure(trace), Findings())]))["traces"]
-    launched = document["launches"]
-    assert (launched["per_step"], launched["median_kernel_us"], launched["host_us_per_launch"]) == (30, 2, 30)
-    assert [(row["phase"], row["launches"], row["kernel_ms"]) for row in launched["phases"]] == [
-        ("forward", 6, 0.012),
-        ("optimizer", 24, 0.048),
-    ]
 
 
 def test_no_graph_is_promised_where_the_kernels_change_from_step_to_step() -> None:
@@ -723,33 +619,6 @@ def test_after_many_steps_the_first_one_recorded_compiles_again_too() -> None:
     )
 
 
-def test_compiling_in_a_step_unlike_the_others_is_told_without_a_saving() -> None:
-    def scene(builder: TraceBuilder, start: float) -> None:
-        compiled(builder, start, version=0, compiles=0)
-
-    builder = TraceBuilder()
-    for number in range(6):
-        late = 20_000 * (number > 3)
-        builder.step(number, 1000 * number + late, 990 if number != 3 else 20_990)
-        scene(builder, 1000 * number + late)
-        if number == 3:
-            builder.op("_compile.compile_inner (dynamo_timed)", 3991, 19_900)
-    trace = builder.read()
-    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN605"]
-    assert finding.evidence.text == "in 1 of 6 recorded steps the host compiles code, for 19.9 ms each, as traced"
-    assert finding.saving is None
-    assert finding.severity == "high"
-    assert finding.evidence.is_irregular
-    assert not any(row.evidence.is_irregular for row in found(compiling_again))
-
-
-def test_weights_cast_again_are_counted_by_micro_batch() -> None:
-    assert evidence(micro_batches, "PIN606") == (
-        "each of 2 micro-batches per step casts 2 weights again: its backward pass adds the gradients of these casts "
-        "to those of the weights; after the first, these take 100 µs of the host as traced, and 8.00 µs of the GPU"
-    )
-
-
 def test_casts_of_activations_are_told_from_those_of_weights_or_there_is_no_saving() -> None:
     def with_more(weights: int, builder: TraceBuilder, start: float) -> None:
         micro_batches(builder, start)
@@ -799,11 +668,6 @@ def test_the_report_tells_which_ops_and_modules_launch_and_what_a_graph_cannot_h
     assert blocker == {"what": "item", "file": None, "line": None, "function": None, "per_step": 1}
 
 
-def test_without_stacks_no_modules_launch_and_without_findings_no_blockers_are_known() -> None:
-    (document,) = fitting(traces_to_json([(measure(read(small_kernels)), Findings())]))["traces"]
-    assert (document["launches"]["modules"], document["launches"]["blockers"]) == ([], None)
-
-
 def hooked(builder: TraceBuilder, start: float, *, node: str = "torch::autograd::AccumulateGrad", ops: int = 0) -> None:
     """Backward from 320 us on: a node that launches, and one with a hook of 380 us, in which some `ops` may run."""
     launching(builder, start, count=2, begin=250)
@@ -836,30 +700,6 @@ def test_python_that_backward_passes_call_is_seen_without_functions(scene: Scene
     assert bool(texts) is in_nodes or "backward passes" not in texts[0]
 
 
-def test_a_pause_of_a_backward_pass_is_located_and_no_hook_is_guessed() -> None:
-    def texts(node: str) -> str:
-        return " ".join(f"{found.evidence.text} {found.fix}" for found in found(partial(hooked, node=node)))
-
-    assert "380 µs of it within NoteBackward of backward passes: Python code that these call" in texts("NoteBackward")
-    assert not any("hook" in texts(node) for node in ("NoteBackward", "ConvolutionBackward0"))
-
-
-def checkpointed(builder: TraceBuilder, start: float) -> None:
-    """A node that runs modules again: between their ops is Python for 60 us."""
-    launching(builder, start, count=2, begin=150)
-    builder.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", start + 230, 650, thread=AUTOGRAD)
-    builder.op("CheckpointFunctionBackward", start + 231, 648, thread=AUTOGRAD)
-    for number in range(9):
-        builder.op("aten::mm", start + 232 + 70 * number, 10, thread=AUTOGRAD)
-        builder.kernel(start + 240 + 70 * number, 4, launch=start + 236 + 70 * number, thread=AUTOGRAD)
-    builder.op("aten::mul", start + 890, 95)
-
-
-def test_modules_that_a_backward_pass_runs_again_are_no_hook() -> None:
-    texts = [finding.evidence.text for finding in found(checkpointed) if finding.rule.id == "PIN603"]
-    assert not any("Python code that these call" in text for text in texts)
-
-
 def test_a_hook_is_named_as_the_steps_with_functions_showed_it() -> None:
     trace = read(hooked)
     code = (PauseCode("train.py", None, "note", (), "", 3e6), PauseCode("train.py", 7, "main", (), "", 1e6))
@@ -868,18 +708,6 @@ def test_a_hook_is_named_as_the_steps_with_functions_showed_it() -> None:
     assert finding.evidence.place == Place("train.py", None, "note")
     assert "285 µs of 553 µs in note()" in finding.evidence.text
     assert finding.fix.startswith("Do less in the Python code")
-
-
-def test_what_follows_the_last_launch_of_a_trace_is_the_profilers() -> None:
-    """The mark of the last step ends when the profiler has stopped."""
-    builder = TraceBuilder()
-    for number in range(STEPS):
-        builder.step(number, 1000 * number, 990 if number < STEPS - 1 else 60_000)
-        pausing(builder, 1000 * number)
-    builder.call("cudaDeviceSynchronize", 1000 * STEPS + 50_000, 10)
-    trace = builder.read()
-    (finding,) = [finding for finding in find(measure(trace), trace) if finding.rule.id == "PIN603"]
-    assert "no call for 564 µs per step" in finding.evidence.text
 
 
 def in_optimizer(builder: TraceBuilder, start: float) -> None:

@@ -93,10 +93,5 @@ def test_nothing_is_advised_about_other_functions(package: str, called: str) -> 
     assert not remedy_of(package, (called,))
 
 
-def test_methods_are_known_by_their_names() -> None:
-    assert remedy_of("torch", ("Module.train",)) == remedy_of("torch", ("train",))
-    assert remedy_of("transformers", ("Trainer.num_parameters",)).startswith("Keep what it returns")
-
-
 def test_each_remedy_is_a_sentence() -> None:
     assert all(remedy.advice.endswith(".") and (remedy.packages or remedy.functions) for remedy in REMEDIES)

@@ -1,21 +1,15 @@
 """Sites with one rule and one fix: one finding, and what fixing all of them and each alone saves."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from one_after_another import one_after_another
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.prediction.predict import Saving
-from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.text import MAX_LISTED_SITES, trace_to_text
-from pinprof.report.trace.verdict import advice
-from pinprof.report.words import worth
 from pinprof.rules import savings
-from pinprof.rules.rule import FAMILIES, Finding
-from pinprof.rules.search import RULES
+from pinprof.rules.rule import Finding
 
 Scene = Callable[[TraceBuilder, float], None]
 
@@ -92,26 +86,6 @@ def test_the_figures_of_a_finding_are_the_sums_of_its_sites_the_costliest_first(
     )
 
 
-def test_one_site_is_a_finding_as_ever() -> None:
-    (finding,) = findings_of(one_after_another(1))
-    ((evidence, saving),) = finding.sites
-    assert (evidence, saving) == (finding.evidence, finding.saving)
-    assert not finding.evidence.sites
-    assert not finding.alone
-    assert finding.by_site == (finding,)
-    assert " sites" not in finding.evidence.text
-
-
-def test_two_rules_are_two_findings_the_larger_saving_first() -> None:
-    def both(builder: TraceBuilder, start: float) -> None:
-        copies_at("one", "two")(builder, start)
-        copies_at("three", "four", memory="Pinned", first=420)(builder, start)
-
-    findings = findings_of(scene(both))
-    assert {finding.rule.id: len(finding.sites) for finding in findings} == {"PIN101": 2, "PIN301": 2}
-    assert saving_ns(findings[0]) >= saving_ns(findings[1])
-
-
 def test_what_costs_nothing_and_waits_for_nothing_else_is_no_site() -> None:
     def waits(builder: TraceBuilder, start: float) -> None:
         for name, at in (("idle", start + 30), ("busy", start + 810)):  # the last kernel covers what comes after
@@ -143,17 +117,6 @@ def test_copies_together_hide_behind_no_more_kernels_than_there_are() -> None:
     assert finding.evidence.cost_ns == 260_000  # of 300 µs exposed, beside 260 µs of kernels
 
 
-def test_hazards_are_told_one_by_one() -> None:
-    def unawaited(builder: TraceBuilder, start: float) -> None:
-        for number, name in enumerate(("one", "two")):
-            at = start + 200 + 100 * number
-            builder.function(f"train.py(3): {name}", at, 95)
-            builder.copy("DtoH (Device -> Pinned)", at + 20, 50, launch=at + 10)
-
-    hazards = [finding for finding in findings_of(scene(unawaited)) if finding.rule.id == "PIN501"]
-    assert [(finding.severity, len(finding.sites)) for finding in hazards] == [("suspect", 1)] * 2
-
-
 # replays
 
 
@@ -162,13 +125,6 @@ def test_so_many_sites_get_a_replay_of_their_own_the_costliest_first(monkeypatch
     (finding,) = findings_of(one_after_another(5))
     assert finding.saving
     assert [site.saving is not None for site in finding.sites] == [True, True, False, False, False]
-
-
-def test_without_its_rows_a_finding_keeps_its_sites_and_savings() -> None:
-    findings = analysed(one_after_another(3)).findings
-    finding = findings.summary()[0]
-    assert [site.saving for site in finding.sites] == [site.saving for site in findings[0].sites]
-    assert not any(site.evidence.edits for site in finding.sites)
 
 
 # words
@@ -180,22 +136,3 @@ def test_the_terminal_lists_some_sites_and_counts_the_rest() -> None:
     assert text.count("alone saves nothing") == 5
     assert "- and 5 more sites: --json Fix: " in text
     assert text.count("Fix: Keep the value on the GPU") == 1
-
-
-def test_the_headline_counts_the_sites() -> None:
-    analysis = analysed(one_after_another(10))
-    said = advice(first_screen(analysis.profile, analysis.findings)).sentence
-    assert said.startswith("First: `.item()` waits for the GPU in value")
-    assert "() and 9 more sites (PIN201); fixing it saves " in said
-
-
-def test_sites_that_save_nothing_together_are_said_to() -> None:
-    analysis = analysed(scene(copies_at("one", "two", memory="Pinned")))
-    finding = next(finding for finding in analysis.findings if finding.rule.id == "PIN301")
-    finding = replace(finding, saving=Saving(0.0, (0.0, 9.0)))
-    assert len(finding.sites) == 2
-    assert worth(finding, analysis.profile) == "saves nothing alone"
-
-
-def test_every_rule_has_a_family() -> None:
-    assert {rule.family for rule in RULES} <= {family.name for family in FAMILIES.values()}

@@ -3,31 +3,16 @@
 import pytest
 from trace_builder import TraceBuilder
 
-from pinprof.trace.callers import (
-    MAX_FRAMES_INSIDE_USERS,
-    MAX_FRAMES_KEPT,
-    CallPath,
-    call_path,
-    calling_function,
-    kept_frames,
-    library_function,
-    stack_of,
-)
+from pinprof.trace.callers import CallPath, call_path, calling_function, stack_of
 from pinprof.trace.lines import Place
-from pinprof.trace.tables import NONE
 
 USER = Place("train.py", 30, "main")
 LIBRARY = "/opt/env/lib/python3.12/site-packages/torchvision/models/detection/"
 DETECTOR = (
-    "torch/_tensor.py:100:__getitem__",
-    f"{LIBRARY}roi_heads.py:632:fastrcnn_loss",
-    f"{LIBRARY}roi_heads.py:790:forward",
-    "torch/nn/modules/module.py:1790:_call_impl",
-    "torch/nn/modules/module.py:1779:_wrapped_call_impl",
-    f"{LIBRARY}generalized_rcnn.py:104:forward",
-    "torch/nn/modules/module.py:1790:_call_impl",
-    "train.py:30:main",
-    "train.py:50:<module>",
+    *("torch/_tensor.py:100:__getitem__", f"{LIBRARY}roi_heads.py:632:fastrcnn_loss"),
+    *(f"{LIBRARY}roi_heads.py:790:forward", "torch/nn/modules/module.py:1790:_call_impl"),
+    *("torch/nn/modules/module.py:1779:_wrapped_call_impl", f"{LIBRARY}generalized_rcnn.py:104:forward"),
+    *("torch/nn/modules/module.py:1790:_call_impl", "train.py:30:main", "train.py:50:<module>"),
 )
 LOSS = Place("torchvision/models/detection/roi_heads.py", 632, "fastrcnn_loss")
 PATH = (
@@ -82,52 +67,12 @@ def test_frames_of_torch_and_python_and_what_torch_wrote_are_no_library(frame: s
     assert call_path((frame, "train.py:30:main"), USER, certain=True) == CallPath()
 
 
-@pytest.mark.parametrize(
-    ("frame", "library"),
-    [
-        ("torchvision/ops/boxes.py:7:nms", Place("torchvision/ops/boxes.py", 7, "nms")),
-        ("torch_geometric/utils/loop.py:7:add", Place("torch_geometric/utils/loop.py", 7, "add")),
-        (".venv/lib/python3.12/site-packages/mylib.py:7:f", Place("mylib.py", 7, "f")),
-        ("/usr/lib/python3/dist-packages/torch_scatter/scatter.py:7:f", Place("torch_scatter/scatter.py", 7, "f")),
-        ("vendored/detector.py:7:forward", Place("vendored/detector.py", 7, "forward")),
-    ],
-)
-def test_installed_packages_are_libraries_from_their_folder_on(frame: str, library: Place) -> None:
-    assert call_path((frame, "train.py:30:main"), USER, certain=True).library == library
-
-
 def test_a_function_that_torch_compiled_has_no_line() -> None:
     stack = ("torch/_inductor/output_code.py:7:__call__", "torch/_dynamo/eval_frame.py:14:_fn", "model.py:3:forward")
     assert call_path((*stack, "train.py:30:main"), USER, certain=True).library == Place("model.py", None, "forward")
 
 
-def functions(*names: str) -> list[str | None]:
-    """Return the library function around a wait in nested functions, the outermost first."""
-    builder = TraceBuilder()
-    builder.step(1, 0, 400)
-    for depth, name in enumerate(names):
-        builder.function(name, 50 + depth, 200 - 2 * depth)
-    builder.call("cudaStreamSynchronize", 100, 50)
-    trace = builder.read()
-    waits = trace.calls.named("cudaStreamSynchronize".__eq__).nonzero()[0]
-    rows = library_function(trace, calling_function(trace, waits))
-    return [trace.functions.name_of(row) if row != NONE else None for row in rows.tolist()]
-
-
 LOSS_FUNCTION = "torchvision/models/detection/roi_heads.py(20): fastrcnn_loss"
-
-
-def test_the_library_function_is_the_innermost_outside_of_torch() -> None:
-    names = ("train.py(3): main", "torchvision/ops/boxes.py(1): nms", LOSS_FUNCTION, "torch/functional.py(5): where")
-    assert functions(*names) == [LOSS_FUNCTION]
-    assert functions(*names[1:]) == [LOSS_FUNCTION]
-
-
-def test_without_functions_of_libraries_there_is_none() -> None:
-    assert functions() == [None]
-    assert functions("train.py(3): main", "torch/functional.py(5): where") == [None]
-    assert functions("torch/functional.py(5): where") == [None]
-    assert functions(LOSS_FUNCTION, "train.py(3): hook", "<built-in method item of Tensor>") == [None]
 
 
 def test_a_stack_reaches_the_users_own_code_however_deep_the_library_is() -> None:
@@ -141,12 +86,3 @@ def test_a_stack_reaches_the_users_own_code_however_deep_the_library_is() -> Non
     waits = trace.calls.named("cudaStreamSynchronize".__eq__).nonzero()[0]
     stack = stack_of(trace, int(calling_function(trace, waits)[0]))
     assert stack == ("torchvision/models/detection/roi_heads.py:20:fastrcnn_loss",) * 60 + ("train.py:3:main",)
-
-
-def test_of_a_shallow_stack_all_that_has_room_is_kept() -> None:
-    assert kept_frames("", str.isupper) == []
-    assert kept_frames("aB", str.isupper) == ["a", "B"]
-    assert kept_frames("aBcd", str.isupper) == ["a", "B", "c", "d"]
-    assert kept_frames("B" + "c" * 99, str.isupper) == ["B", *"c" * (MAX_FRAMES_KEPT - 1)]
-    assert kept_frames("a" * 99, str.isupper) == ["a"] * MAX_FRAMES_KEPT  # nobody's own
-    assert kept_frames("a" * 999 + "Bc", str.isupper) == ["a"] * MAX_FRAMES_INSIDE_USERS + ["B"]

@@ -103,11 +103,6 @@ def test_a_wait_that_could_be_at_no_place_or_several_has_no_line(program: Path, 
     assert place(called_from(*functions), program)[1] is None
 
 
-def test_the_line_is_that_of_the_call_in_the_users_code(program: Path) -> None:
-    functions = ("train.py(3): train", "torch/_tensor.py(570): backward", "torch/autograd/__init__.py(7): backward")
-    assert place(called_from(*functions, BACKWARD), program) == ("train.py", 6, "train")
-
-
 @pytest.mark.parametrize(
     ("other", "line"),
     [
@@ -162,27 +157,6 @@ def test_waits_in_the_autograd_engine_have_no_function_where_none_runs_backward(
     program: Path, functions: tuple[str, ...]
 ) -> None:
     assert place(in_backward(*functions), program) == (None, None, None)
-
-
-def test_waits_in_the_autograd_engine_have_no_function_once_backward_has_returned(program: Path) -> None:
-    assert place(in_backward("train.py(3): train", *BACKWARDS, start=20, end=90), program) == (None, None, None)
-
-
-def test_python_code_in_the_autograd_engine_is_its_own_function(program: Path) -> None:
-    builder = in_backward("train.py(3): train", *BACKWARDS)
-    builder.function("train.py(12): load", 99.5, 40, thread=AUTOGRAD)
-    builder.function(ITEM, 99.7, 39, thread=AUTOGRAD)
-    assert place(builder, program) == ("train.py", None, "load")
-
-
-def test_waits_of_other_threads_do_not_belong_to_backward(program: Path) -> None:
-    builder = TraceBuilder()
-    builder.step(1, 0, 400)
-    for depth, function in enumerate(("train.py(3): train", *BACKWARDS)):
-        builder.function(function, 50 + depth, 200 - 2 * depth)
-    wait(builder, 100, thread=777)
-    builder.kernel(310, 5, launch=302)
-    assert place(builder, program) == (None, None, None)
 
 
 def test_the_place_of_an_op_is_known_where_it_is_the_only_one(program: Path) -> None:

@@ -52,13 +52,6 @@ def test_ranks_that_share_no_collective_with_the_first_are_reached_through_other
     assert clocks.ahead_ns == (0, 5, 25)
 
 
-def test_a_rank_that_shares_none_at_all_keeps_its_clock() -> None:
-    ranks = [table(("a", 0, 100)), table(("a", 10, 105)), table()]
-    clocks = align_clocks(ranks, [0, 0, 700], match_collectives(ranks))
-    assert clocks.ahead_ns == (0, 5, 0)
-    assert clocks.add_ns == (0, -5, 700)
-
-
 @pytest.mark.parametrize("name", ["broadcast", "reduce", "_reduce_oop", "gather", "scatter"])
 def test_a_collective_that_not_all_leave_together_tells_nothing(name: str) -> None:
     ranks = [table(("a", 0, 100), name=name), table(("a", 10, 405), name=name)]

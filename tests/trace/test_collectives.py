@@ -77,14 +77,6 @@ def test_a_kernel_without_a_name_has_that_of_the_range_around_its_launch(
     assert collectives_of(trace, [0]).name == (() if name is None else (name,))
 
 
-def test_ranks_that_call_other_collectives_of_an_unknown_group_do_not_meet() -> None:
-    ranks = [stepped(1), stepped(1)]
-    for builder, names in zip(ranks, (("all_reduce", "all_gather"), ("all_gather", "all_reduce")), strict=True):
-        for place, name in enumerate(names):
-            builder.collective(30 + 20 * place, 10, launch=10 + place, called=name, group="")
-    assert matched(traces_of(*ranks)) == []
-
-
 def test_groups_are_matched_apart() -> None:
     ranks = [stepped(), stepped(), stepped()]
     for rank, builder in enumerate(ranks):
@@ -104,12 +96,3 @@ def test_a_group_that_ranks_use_differently_often_does_not_match_nor_do_sends() 
     for builder, called in ((first, "send"), (second, "recv")):
         builder.collective(1030, 10, launch=1010, called=called)
     assert matched(traces_of(first, second)) == []
-
-
-def test_a_trace_alone_and_one_without_gpu_match_nothing() -> None:
-    alone = stepped()
-    alone.collective(30, 10, launch=10)
-    idle = stepped()
-    idle.op("aten::add", 10, 5)
-    assert matched(traces_of(alone)) == []
-    assert matched(traces_of(idle, idle)) == []

@@ -102,44 +102,10 @@ def test_a_pattern_stands_for_the_traces_that_match_in_natural_order(folder: Pat
     assert trace_files("run/*.html") == ["run/r1.html"]
 
 
-def test_a_name_that_exists_is_no_pattern(folder: Path) -> None:
-    put(folder, "a[1].json", "a1.json", "*.json", "[b]/t.json", "b/u.json")
-    assert trace_files("a[1].json") == ["a[1].json"]
-    assert trace_files("*.json") == ["*.json"]
-    assert trace_files("[b]") == ["[b]/t.json"]
-    assert trace_files("[b]/*.json") == ["[b]/t.json"]
-
-
 @pytest.mark.parametrize("pattern", ["*.json", "none/*.json", "[", "**", "run*", "\0*", "x" * 5000 + "*"])
 def test_a_pattern_without_a_match_is_refused(folder: Path, pattern: str) -> None:
     (folder / "run").mkdir()
     assert "matches no file" in refusal(pattern)
-
-
-def test_names_of_any_bytes_are_sorted_and_opened(folder: Path) -> None:
-    hostile = [
-        b"\xff2.json",
-        b"\x1b[31m\n.json",
-        "²3.json".encode(),
-        "٣.json".encode(),
-        b"-.json",
-        b"9" * 200 + b".json",
-    ]
-    for name in hostile:
-        (folder / os.fsdecode(name)).write_bytes(SMALL)
-    files = trace_files(str(folder))
-    assert sorted(os.fsencode(Path(path).name) for path in files) == sorted(hostile)
-    for path in files:
-        assert read_trace(path).path == path
-
-
-def test_a_folder_that_may_not_be_read_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_path: str) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    (folder / "run").mkdir()
-    monkeypatch.setattr(os, "scandir", refuse)
-    assert "cannot be read (Permission denied)" in refusal("run")
 
 
 # ---------------------------------------------------------------- opening
@@ -149,13 +115,6 @@ def opening(path: str) -> str:
     with pytest.raises(TraceError) as caught, open_trace(path):
         pass
     return str(caught.value)
-
-
-def test_a_file_is_opened_as_it_is(folder: Path) -> None:
-    put(folder, "12:30 t.json")
-    with open_trace("12:30 t.json") as stream:
-        assert stream.read() == SMALL
-    assert stream.closed
 
 
 def test_what_cannot_be_opened_says_why(folder: Path) -> None:
@@ -184,16 +143,6 @@ def test_a_hyphen_is_standard_input_which_stays_open(monkeypatch: pytest.MonkeyP
     assert not sys.stdin.buffer.closed
     with pytest.raises(TraceError, match=r"^standard input: the file is empty"):
         read_trace("-")
-
-
-def test_a_terminal_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", standard_input(b"", terminal=True))
-    assert "is a terminal" in opening("-")
-
-
-def test_there_may_be_no_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    assert "there is none" in opening("-")
 
 
 def test_a_pipe_by_name_is_read_to_its_end() -> None:

@@ -1,4 +1,4 @@
-from trace_builder import COMPUTE, LAUNCH_US, SIDE, TraceBuilder
+from trace_builder import COMPUTE, SIDE, TraceBuilder
 
 from pinprof.measurement.trust.doubt import TrustFacts
 from pinprof.measurement.trust.losses import unlinked_activities
@@ -57,15 +57,6 @@ def test_replays_of_a_graph_are_launched_by_it_whatever_their_stream() -> None:
     assert in_us(trace) == [10, 10, 10]
 
 
-def test_without_calls_nothing_is_known_to_have_been_queued() -> None:
-    builder = TraceBuilder()
-    lost(builder, 5, 10)
-    lost(builder, 50, 10)
-    trace = builder.read()
-    assert not trace.in_flight.any()
-    assert in_us(trace) == [5, 50]
-
-
 def test_work_in_flight_is_not_reported_as_lost() -> None:
     builder = TraceBuilder()
     lost(builder, 0, 20, stream=SIDE)
@@ -77,10 +68,3 @@ def test_work_in_flight_is_not_reported_as_lost() -> None:
     doubt = unlinked_activities(TrustFacts(builder.read(), None, None, None))  # type: ignore[arg-type]
     assert doubt
     assert doubt.what == "no launch of 1 of 4 GPU activities"
-
-
-def test_a_trace_without_gpu_work_has_none_in_flight() -> None:
-    builder = TraceBuilder()
-    builder.call("cudaMalloc", 0, LAUNCH_US)
-    trace = builder.read()
-    assert len(trace.in_flight) == len(trace.launched_ns) == 0

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from time import process_time
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.links import RecordedWork, enclosing, find_links, follow, launches, outermost, step_at
+from pinprof.trace.links import RecordedWork, enclosing, find_links, launches, outermost
 from pinprof.trace.tables import KERNEL, NONE, Activities, Calls, HostEvents, Links, Steps
 
 Range = tuple[int, int, int]
@@ -100,13 +99,6 @@ def test_a_call_lies_in_the_innermost_open_range_of_its_thread(
     assert ranges_around == [innermost(outer, thread, time, len(outer)) for thread, time, _ in inner]
 
 
-@given(nested())
-def test_a_range_lies_in_the_innermost_other_one_that_is_open(ranges: list[Range]) -> None:
-    table = host_events(ranges)
-    ranges_around = enclosing(table, table).tolist()
-    assert ranges_around == [innermost(ranges, thread, start, row) for row, (thread, start, _) in enumerate(ranges)]
-
-
 @given(st.lists(st.tuples(st.integers(2, 9), st.booleans()), min_size=1, max_size=10), st.booleans())
 def test_ends_that_overlap_by_a_microsecond_of_rounding_change_nothing(
     lengths: list[tuple[int, bool]], around: bool
@@ -122,21 +114,6 @@ def test_ends_that_overlap_by_a_microsecond_of_rounding_change_nothing(
     expected = [row + around for row, (length, _) in enumerate(lengths) for _ in range(length)]
     assert parents == expected
     assert enclosing(table, table).tolist() == ([NONE] if around else []) + [0 if around else NONE] * len(lengths)
-
-
-def test_overlap_also_ends_the_last_range_inside() -> None:
-    outer = [(0, 0, 11), (0, 8, 11), (0, 10, 20)]
-    calls = [(0, 9, 9), (0, 10, 10), (0, 15, 15)]
-    assert enclosing(host_events(outer, scale=1000), host_events(calls, scale=1000)).tolist() == [1, 2, 2]
-
-
-def test_nothing_lies_in_a_range_that_has_ended() -> None:
-    outer = [(0, 0, 50), (0, 30, 90)]  # badly nested by far more than rounding
-    inner = [(0, time, time) for time in (0, 29, 60, 89, 90, 95)]
-    ranges_around = enclosing(host_events(outer, scale=1000), host_events(inner, scale=1000))
-    assert ranges_around[:2].tolist() == [0, 0]
-    assert ranges_around[4:].tolist() == [NONE, NONE]
-    assert 0 not in ranges_around[2:4]
 
 
 SECOND = 10**9
@@ -177,15 +154,6 @@ def test_a_row_lies_in_the_innermost_range(outer: list[Range], inner: list[Range
 
 
 # ---------------------------------------------------------------- launches
-
-
-def test_many_calls_with_one_correlation_take_no_longer_than_others() -> None:
-    count = 100_000  # took minutes: each activity went back call by call
-    starts, correlations = list(range(0, 10 * count, 10)), [7] * count
-    calls, gpu = calls_of(starts, correlations), kernels_of([start + 5 for start in starts], correlations)
-    began = process_time()
-    assert (launches(calls, gpu) == np.arange(count)).all()
-    assert process_time() - began < 5
 
 
 def test_of_several_calls_with_one_correlation_that_of_the_devices_own_thread_launched_it() -> None:
@@ -229,37 +197,11 @@ def links_of(
     return find_links(RecordedWork(ops, NOTHING_RECORDED, functions, calls, gpu, launches(calls, gpu)), steps)
 
 
-def test_follow_keeps_none() -> None:
-    values = np.array([10, 20, NONE], np.int32)
-    links = np.array([1, NONE, 0, 2, 1], np.int32)
-    assert follow(values, links).tolist() == [20, NONE, 10, NONE, 20]
-    assert follow(np.empty(0, np.int32), np.array([NONE, NONE], np.int32)).tolist() == [NONE, NONE]
-    assert follow(values, np.empty(0, np.int32)).tolist() == []
-
-
-def test_step_at_takes_steps_as_half_open() -> None:
-    steps = steps_of([(10, 20), (20, 30), (40, 50)])
-    times = np.array([9, 10, 19, 20, 29, 30, 39, 40, 49, 50], np.int64)
-    assert step_at(steps, times).tolist() == [NONE, 0, 0, 1, 1, NONE, NONE, 2, 2, NONE]
-
-
-def test_without_steps_no_time_lies_in_one() -> None:
-    assert step_at(steps_of([]), np.array([1, 2], np.int64)).tolist() == [NONE, NONE]
-
-
 def test_an_activity_belongs_to_the_step_that_launched_it_however_late_it_runs() -> None:
     calls, gpu = calls_of([12, 22], [1, 2]), kernels_of([25, 99, 100], [1, 2, 8])
     links = links_of(calls, gpu, steps_of([(10, 20), (20, 30)]))
     assert links.call_step.tolist() == [0, 1]
     assert links.activity_step.tolist() == [0, 1, NONE]
-
-
-def test_without_host_steps_an_activity_belongs_to_the_step_in_which_it_starts() -> None:
-    calls, gpu = calls_of([12], [1]), kernels_of([15, 25], [1, 2])
-    steps = steps_of([(10, 20), (20, 30)], on_host=False)
-    links = links_of(calls, gpu, steps)
-    assert links.call_step.tolist() == [NONE]
-    assert links.activity_step.tolist() == [0, 1]
 
 
 def test_links_lead_from_a_call_up_through_ops_and_functions() -> None:

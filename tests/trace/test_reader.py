@@ -13,7 +13,7 @@ from trace_builder import COMPUTE, TraceBuilder
 
 from pinprof.ground.errors import TraceError
 from pinprof.trace import Trace, read_trace
-from pinprof.trace.metadata.info import Device, PlainStep
+from pinprof.trace.metadata.info import Device
 from pinprof.trace.tables import DIRECTIONS, GPU_CATEGORIES, HOST_MEMORIES, NONE
 
 Read = Callable[[Any], Trace]
@@ -67,51 +67,13 @@ def test_gzip_is_told_by_content_not_by_name(tmp_path: Path, name: str, *, compr
     assert trace.path == str(tmp_path / name)
 
 
-def test_a_bare_list_of_events_reads_like_an_object(read: Read) -> None:
-    bare, whole = read(small().events), read(small().document())
-    assert bare.counts == whole.counts
-    assert bare.gpu.start_ns.tolist() == whole.gpu.start_ns.tolist()
-    assert bare.info.rank is None
-
-
-def test_metadata_may_stand_before_or_after_the_events(read: Read) -> None:
-    rank = {"distributedInfo": {"rank": 3, "world_size": 8}}
-    for written in ({**rank, "traceEvents": [event()]}, {"traceEvents": [event()], **rank}):
-        info = read(written).info
-        assert (info.rank, info.world_size) == (3, 8)
-
-
 @pytest.mark.parametrize("written", [document(event()), [event()]])
 @pytest.mark.parametrize("before", [b"\xef\xbb\xbf", b"\r\n\t "])
 def test_a_byte_order_mark_and_white_space_are_passed_over(read: Read, before: bytes, written: Any) -> None:
     assert len(read(before + json.dumps(written).encode() + b"\n\n").gpu) == 1
 
 
-def test_a_trace_without_known_events_has_empty_tables(read: Read) -> None:
-    trace = read(document(event(cat="mtia_ccp_events")))
-    assert trace.skipped == {}
-    assert trace.threads == ()
-    assert trace.info.devices == ()
-    for table in (trace.ops, trace.annotations, trace.functions, trace.calls, trace.gpu, trace.syncs, trace.overheads):
-        assert len(table) == 0
-    assert trace.launched_ns.tolist() == []
-
-
 # ---------------------------------------------------------------- categories
-
-
-def test_unknown_categories_are_counted_and_nothing_else(read: Read) -> None:
-    trace = read(
-        document(event(), event(cat="mtia_runtime"), event(cat="mtia_runtime"), event(cat=None), event(cat=""))
-    )
-    assert trace.counts == {"kernel": 1, "mtia_runtime": 2, "": 2}
-    assert trace.skipped == {}
-    assert len(trace.gpu) == 1
-
-
-def test_only_duration_events_are_counted(read: Read) -> None:
-    trace = read(document(event(), event(ph="i", cat="cpu_instant_event"), event(ph="M"), event(ph="s", cat="ac2g")))
-    assert trace.counts == {"kernel": 1}
 
 
 @pytest.mark.parametrize("written", ["Kernel", "kernel", "KERNEL", "Memcpy", "Memset", "gpu_memcpy", "Gpu_Memset"])
@@ -122,42 +84,12 @@ def test_gpu_categories_are_known_by_their_old_names_and_in_any_case(read: Read,
     assert trace.counts == {category: 1}
 
 
-@pytest.mark.parametrize(
-    ("written", "table"),
-    [
-        ("Runtime", "calls"),
-        ("Cuda_Runtime", "calls"),
-        ("cuda_driver", "calls"),
-        ("Operator", "ops"),
-        ("CPU_OP", "ops"),
-        ("cpu_op", "ops"),
-        ("User_Annotation", "annotations"),
-        ("python_function", "functions"),
-        ("overhead", "overheads"),
-        ("cuda_sync", "syncs"),
-    ],
-)
-def test_host_categories_are_known_by_their_old_names_and_in_any_case(read: Read, written: str, table: str) -> None:
-    trace = read(document(event(cat=written)))
-    assert len(getattr(trace, table)) == 1
-    assert len(trace.gpu) == 0
-
-
 @pytest.mark.parametrize("category", ["gpu_user_annotation", "cuda_sync", "cuda_event", "Trace"])
 def test_what_only_looks_like_gpu_work_is_none(read: Read, category: str) -> None:
     assert len(read(document(event(cat=category))).gpu) == 0
 
 
 # ---------------------------------------------------------------- ids and arguments
-
-
-@pytest.mark.parametrize("value", [None, "", "junk", "0x", 10**30, -(10**30), 1e300, "9" * 5000, "1e3"])
-def test_values_that_are_no_ids_are_unknown(read: Read, value: Any) -> None:
-    args = {"device": value, "stream": value, "correlation": value, "bytes": value}
-    trace = read(document(event(pid="", tid="", args=args)))
-    gpu = trace.gpu
-    assert (gpu.device[0], gpu.stream[0], gpu.correlation[0], gpu.bytes[0]) == (NONE, NONE, NONE, NONE)
-    assert trace.skipped == {}
 
 
 P2P = {"fromDevice": 2, "inDevice": 0, "toDevice": 1, "stream": 7, "correlation": 1, "bytes": 8}
@@ -188,46 +120,6 @@ def test_ids_are_numbers_in_any_notation_and_those_of_the_track_where_the_argume
 ) -> None:
     gpu = read(document(event(cat="gpu_memcpy", **changes))).gpu
     assert (gpu.device[0], gpu.stream[0], gpu.correlation[0], gpu.bytes[0]) == ids
-
-
-def test_an_event_without_args_key_is_read(read: Read) -> None:
-    bare = event()
-    del bare["args"]
-    assert read(document(bare)).gpu.stream.tolist() == [COMPUTE]
-
-
-@pytest.mark.parametrize("ids", [("python3", "thread a"), (12.0, 13.5), (None, None), ("", ""), (2**70, -(2**70))])
-def test_host_threads_may_have_ids_of_any_kind(read: Read, ids: tuple[Any, Any]) -> None:
-    pid, tid = ids
-    trace = read(document(event(cat="cpu_op", pid=pid, tid=tid), event(cat="cuda_runtime", pid=pid, tid=tid)))
-    assert [(thread.pid, thread.tid) for thread in trace.threads] == [(pid, tid)]
-    assert trace.ops.thread.tolist() == trace.calls.thread.tolist() == [0]
-
-
-def test_one_malformed_event_costs_itself_only(read: Read) -> None:
-    broken: tuple[Any, ...] = (
-        7,
-        None,
-        "x",
-        [],
-        event(name=5),
-        event(cat=["kernel"]),
-        event(args=[1]),
-        event(args={"stream": [1]}),
-    )
-    for bad in broken:
-        trace = read(document(event(), bad, event(ts=9), distributedInfo={"rank": 2}))
-        assert len(trace.gpu) == 2
-        assert trace.skipped == {"malformed": 1}
-        assert trace.info.rank == 2
-        assert len(read([event(), bad]).gpu) == 1
-
-
-def test_invalid_utf8_in_one_event_costs_itself_only(read: Read) -> None:
-    data = json.dumps(document(event(), event(name="BAD"))).encode().replace(b"BAD", b"\xff\xfe")
-    trace = read(data)
-    assert trace.skipped == {"malformed": 1}
-    assert len(trace.gpu) == 1
 
 
 # ---------------------------------------------------------------- time
@@ -266,16 +158,6 @@ def test_events_without_a_usable_time_are_skipped_and_counted(read: Read, change
     assert trace.skipped == {reason: 1}
     assert trace.gpu.start_ns.tolist() == [5250, 8000]
     assert trace.counts == {"kernel": 3}
-
-
-def test_host_events_may_begin_at_zero(read: Read) -> None:
-    trace = read(document(event(cat="cpu_op", ts=0), event(cat="cuda_runtime", ts=0)))
-    assert trace.skipped == {}
-    assert trace.ops.start_ns.tolist() == trace.calls.start_ns.tolist() == [0]
-
-
-def test_skipped_events_of_unknown_categories_are_none(read: Read) -> None:
-    assert read(document(event(), event(cat="mtia_ccp_events", ts=None))).skipped == {}
 
 
 # ---------------------------------------------------------------- copies
@@ -317,13 +199,6 @@ def test_other_activities_have_no_copy_kind_whatever_their_name(read: Read, cate
 # ---------------------------------------------------------------- metadata
 
 
-def test_the_plain_step_of_a_recording_is_read(read: Read) -> None:
-    plain = {"steps": 20, "mean_ms": 18.25, "median_ms": 18.2, "p10_ms": 17.5, "p90_ms": 19, "clock": "cuda_event"}
-    info = read(document(event(), pinprof={"plain": plain, "torch_version": "2.13.0"})).info
-    assert info.plain_step == PlainStep(steps=20, mean_ms=18.25, p10_ms=17.5, p90_ms=19.0)
-    assert info.torch_version == "2.13.0"
-
-
 @pytest.mark.parametrize(
     "broken",
     [
@@ -340,27 +215,9 @@ def test_broken_metadata_is_ignored(read: Read, broken: str) -> None:
         assert (trace.info.plain_step, trace.info.torch_version, trace.info.rank) == (None, None, None)
 
 
-def test_metadata_of_invalid_utf8_is_ignored(read: Read) -> None:
-    info = read(
-        b'{"distributedInfo": {"rank": 1, "x": "\xff"}, "traceEvents": [%s]}' % json.dumps(event()).encode()
-    ).info
-    assert info.rank is None
-
-
 @pytest.mark.parametrize("rank", [True, "1", 1.5, None, [1]])
 def test_a_rank_that_is_no_integer_is_unknown(read: Read, rank: Any) -> None:
     assert read(document(event(), distributedInfo={"rank": rank})).info.rank is None
-
-
-def test_devices_are_those_with_work_by_name(read: Read) -> None:
-    properties = [{"id": 0, "name": "H200"}, {"id": 1, "name": "H100"}, {"id": 2}, {"id": 3, "name": None}, {}, 7]
-    gpu = [event(args={"device": device}) for device in (2, 0, 3, 5, 0)]
-    assert read(document(*gpu, deviceProperties=properties)).info.devices == (
-        Device(0, "H200"),
-        Device(2, None),
-        Device(3, None),
-        Device(5, None),
-    )
 
 
 # ---------------------------------------------------------------- refusals
@@ -491,32 +348,6 @@ def test_steps_behind_the_end_of_a_cut_file_are_not_complete(tmp_path: Path) -> 
 # ---------------------------------------------------------------- tables
 
 
-def test_columns_are_read_only(read: Read) -> None:
-    trace = read(small().document())
-    for table in (trace.ops, trace.functions, trace.calls, trace.gpu, trace.annotations, trace.syncs, trace.overheads):
-        for name, column in vars(table).items():
-            if name != "names":
-                assert not column.flags.writeable
-    with pytest.raises(ValueError, match="read-only"):
-        trace.gpu.start_ns[0] = 1
-
-
-def test_tables_are_sorted_by_start_with_the_longer_range_first(read: Read) -> None:
-    builder = TraceBuilder()
-    for name, start, duration in (("c", 30, 5), ("inner", 10, 5), ("outer", 10, 90), ("empty", 10, 0), ("a", 1, 2)):
-        builder.op(name, start, duration)
-    ops = read(builder.document()).ops
-    assert [ops.name_of(row) for row in range(len(ops))] == ["a", "outer", "inner", "empty", "c"]
-
-
-def test_equal_ranges_keep_the_order_of_the_file(read: Read) -> None:
-    builder = TraceBuilder()
-    for name in "cab":
-        builder.op(name, 10, 5)
-    ops = read(builder.document()).ops
-    assert [ops.name_of(row) for row in range(3)] == ["c", "a", "b"]
-
-
 def test_long_ops_keep_the_sizes_of_their_own_inputs(read: Read) -> None:
     builder = TraceBuilder()
     recorded: list[dict[str, Any]] = [
@@ -554,17 +385,3 @@ def test_pandas_has_one_column_per_field_with_texts_as_categoricals(read: Read) 
     assert frame["host_memory"].iloc[1] == "pageable"
     assert list(trace.calls.to_pandas().columns) == ["start_ns", "end_ns", "name", "thread", "correlation"]
     assert len(trace.syncs.to_pandas()) == 0
-
-
-def test_a_frame_is_a_copy_that_may_be_changed(read: Read) -> None:
-    trace = read(small().document())
-    frame = trace.gpu.to_pandas()
-    before = trace.gpu.start_ns.tolist()
-    frame["start_ns"] += 1
-    assert trace.gpu.start_ns.tolist() == before
-
-
-def test_sync_records_keep_stream_and_device(read: Read) -> None:
-    args = {"cuda_sync_kind": "Stream Sync", "stream": 7, "correlation": 5, "device": 1, "context": 1}
-    syncs = read(document(event(cat="cuda_sync", name="Stream Sync", tid=1_000_007, args=args))).syncs
-    assert (syncs.stream[0], syncs.device[0], syncs.correlation[0]) == (7, 1, 5)

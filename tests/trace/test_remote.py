@@ -239,25 +239,3 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch,
         monkeypatch.delitem(sys.modules["fsspec.registry"]._registry, loaded, raising=False)
     assert "needs a package that is not installed (" in error_of(url)
     assert error_of(url).endswith("pip install 'pinprof[remote]'")
-
-
-def test_fsspec_itself_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("fsspec", "fsspec.core"):
-        monkeypatch.setitem(sys.modules, module, None)
-    assert "pip install 'pinprof[remote]'" in error_of("s3://bucket/t.json")
-
-
-@pytest.mark.parametrize("url", ["zorg://x/t.json", "zorg://user:secret@x/*.json"])
-def test_an_unknown_scheme_is_refused(url: str) -> None:
-    assert "cannot be read (Protocol not known: zorg)" in error_of(url)
-
-
-def test_a_package_of_another_scheme_is_named_by_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "adlfs", None)
-    assert "adlfs" in error_of("abfs://container/t.json")
-
-
-def test_a_file_url_is_a_file(tmp_path: Any) -> None:
-    (tmp_path / "t.json").write_bytes(SMALL)
-    assert read_trace(f"file://{tmp_path}/t.json").counts == {"Trace": 1}
-    assert trace_files(f"file://{tmp_path}") == [f"file://{tmp_path}/t.json"]

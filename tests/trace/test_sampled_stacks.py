@@ -48,17 +48,6 @@ def test_the_samples_of_a_trace_are_read() -> None:
     assert read == HostProfile(10.0, 4, 2, 40.0, frames, (HostStack((0, 1), 3),), folded=1)
 
 
-def test_a_trace_without_them_has_none() -> None:
-    assert recorded().read().info.host is None
-
-
-def test_a_record_may_say_why_there_are_no_samples() -> None:
-    empty = {"interval_ms": 10.0, "samples": 0, "steps": 0, "window_ms": 0.0, "why_not": "the alarm is in use"}
-    read = host_of_metadata(empty)
-    assert read is not None
-    assert read.why_not == "the alarm is in use"
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -99,8 +88,3 @@ def test_whatever_is_recorded_is_sound_or_none(key: str, value: object) -> None:
     read = host_of_metadata(RECORD | {key: value})
     sums = measure_host(read)
     assert sums is None or read is None or sums.samples + sums.folded == read.samples
-
-
-@pytest.mark.parametrize("entry", [None, 5, [], "samples", {}])
-def test_something_else_is_none(entry: object) -> None:
-    assert host_of_metadata(entry) is None

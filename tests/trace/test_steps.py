@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from trace_builder import AUTOGRAD, COMPUTE, LAUNCH_US, MAIN, TraceBuilder, without_known_events
+from trace_builder import AUTOGRAD, COMPUTE, LAUNCH_US, MAIN, TraceBuilder
 
 from pinprof.trace import Trace
 from pinprof.trace.spans.step_names import names_of_steps
@@ -104,12 +104,6 @@ def test_marks_of_another_thread_are_left_out_and_come_before_those_of_a_server(
     assert ranges(trace) == [(0, 1000), (1000, 2000), (2000, 3000)]
 
 
-def test_marks_on_the_gpu_are_none(builder: TraceBuilder) -> None:
-    for number in range(3):
-        builder.event("gpu_user_annotation", f"ProfilerStep#{number}", number * STEP_US, STEP_US)
-    assert builder.read().steps.source == "whole_trace"
-
-
 # ---------------------------------------------------------------- a server's batches
 
 
@@ -179,13 +173,6 @@ def test_neither_what_a_server_captures_at_its_start_nor_compiled_code_is_a_step
     assert builder.read().steps.source == "whole_trace"
 
 
-def test_the_only_batch_of_a_server_is_a_step(builder: TraceBuilder) -> None:
-    serve(builder, ["step[DECODE bs=16]"])
-    trace = builder.read()
-    assert ranges(trace) == [(0, 400)]
-    assert trace.steps.complete.all()
-
-
 def test_a_servers_outer_marks_are_its_steps(builder: TraceBuilder) -> None:
     for number in range(4):
         builder.event("user_annotation", "scheduler.run_batch", number * STEP_US, 900)
@@ -193,20 +180,6 @@ def test_a_servers_outer_marks_are_its_steps(builder: TraceBuilder) -> None:
             builder.event("user_annotation", f"step[{mode} bs=4]", number * STEP_US + start, 300)
         launch(builder, number * STEP_US + 20, NAMES)
     assert builder.read().steps.marker == "SGLang's scheduler.run_batch"
-
-
-def test_a_mark_within_another_begins_no_step(builder: TraceBuilder) -> None:
-    for number in range(3):
-        builder.event("user_annotation", "step[DRAFT_LOOP raw_bs=4 bs=4 topk=1]", number * STEP_US, 900)
-        builder.event("user_annotation", "step[DECODE bs=4]", number * STEP_US + 100, 300)
-        launch(builder, number * STEP_US + 110, NAMES)
-    assert ranges(builder.read()) == [(0, 1000), (1000, 2000), (2000, 2900)]
-
-
-def test_a_servers_marks_of_another_thread_are_left_out(builder: TraceBuilder) -> None:
-    serve(builder, ["scheduler.run_batch"] * 3)
-    builder.on_thread(555, "user_annotation", "scheduler.run_batch", 300, 2000)
-    assert ranges(builder.read()) == [(0, 1000), (1000, 2000), (2000, 2400)]
 
 
 @pytest.mark.parametrize("name", ["step", "step[3]", "forward", "execute", "run_batch", "execute_context"])
@@ -259,16 +232,6 @@ def test_of_several_annotations_the_one_that_covers_most_time_marks_the_steps(bu
     trace = builder.read()
     assert trace.steps.marker == "forward and backward"
     assert ranges(trace)[0] == (0, 1000)
-
-
-def test_one_annotation_on_two_threads_is_two(builder: TraceBuilder) -> None:
-    for number in range(4):
-        builder.event("user_annotation", "train", number * STEP_US, 700)
-        builder.on_thread(555, "user_annotation", "train", number * STEP_US + 100, 700)
-        launch(builder, number * STEP_US + 5, NAMES[:3])
-    trace = builder.read()
-    assert trace.steps.source == "annotation"
-    assert len(trace.steps) == 3
 
 
 # ---------------------------------------------------------------- repetition
@@ -357,12 +320,6 @@ def blocks(builder: TraceBuilder, count: int = 6, *, names: Iterable[str] = LAYE
 
 
 PART = "no step was found: a sequence of 8 kernel launches that repeats {} times"
-
-
-def test_layers_are_no_steps(builder: TraceBuilder) -> None:
-    blocks(builder)
-    trace = builder.read()
-    assert (trace.steps.source, trace.steps.marker) == ("whole_trace", PART.format(6))
 
 
 @pytest.mark.parametrize("mark", ["layer_{}", "Block {}", "nccl:all_reduce", "TorchDynamo Cache Lookup", "moe.experts"])
@@ -456,63 +413,3 @@ def test_the_marks_of_torch_1_8_are_recorded_as_ops() -> None:
 
 
 # ---------------------------------------------------------------- no steps
-
-
-def test_without_any_step_the_whole_trace_is_one(builder: TraceBuilder) -> None:
-    builder.kernel(50, 30, launch=10)
-    builder.kernel(90, 10, launch=20)
-    trace = builder.read()
-    assert trace.steps.source == "whole_trace"
-    assert len(trace.steps) == 1
-    assert (trace.links.call_step == 0).all()
-    assert (trace.links.activity_step == 0).all()
-    assert trace.steps.start_ns.tolist() == trace.calls.start_ns[:1].tolist()
-    assert trace.steps.end_ns.tolist() == [trace.gpu.end_ns[-1] + 1]  # what is as empty as its end lies in it too
-    assert trace.steps.complete.all()
-
-
-def test_without_host_events_the_whole_trace_is_that_of_the_gpu(builder: TraceBuilder) -> None:
-    run_on_gpu(builder, 20, ["a", "b"])
-    trace = builder.read()
-    assert (trace.steps.source, trace.steps.on_host) == ("whole_trace", False)
-    assert (trace.links.activity_step == 0).all()
-
-
-def test_a_trace_of_ops_only_is_one_step(builder: TraceBuilder) -> None:
-    builder.op("aten::mm", 5, 10)
-    trace = builder.read()
-    assert (trace.steps.source, len(trace.steps)) == ("whole_trace", 1)
-    assert trace.links.activity_step.tolist() == []
-
-
-def test_an_empty_trace_is_one_empty_step() -> None:
-    trace = without_known_events().read()
-    assert (trace.steps.source, len(trace.steps), trace.steps.on_host) == ("whole_trace", 1, False)
-
-
-def optimized(count: int, *, more: int = 0) -> TraceBuilder:
-    """Return steps of 100 µs of the host alone, each with two ops and an optimizer; the first has `more` ops."""
-    builder = TraceBuilder()
-    for number in range(more):
-        builder.op("aten::uniform_", 2 * number, 1)
-    for start in range(10, 100 * count, 100):
-        builder.op("aten::addmm", start, 40)
-        builder.op("aten::mm", start + 41, 30)
-        builder.event("user_annotation", "Optimizer.step#SGD.step", start + 72, 20)
-        builder.op("aten::add_", start + 75, 10)
-    return builder
-
-
-def test_an_optimizer_marks_the_steps_of_the_host_alone() -> None:
-    steps = optimized(5).read().steps
-    assert (steps.source, steps.marker, steps.complete.tolist()) == (
-        "annotation",
-        "Optimizer.step#SGD.step",
-        [True] * 5,
-    )
-    assert (steps.start_ns[1:] - steps.start_ns[:-1]).tolist() == [92_000, 100_000, 100_000, 100_000]
-    assert optimized(5, more=4).read().steps.complete.tolist() == [False, True, True, True, True]
-    assert optimized(3).read().steps.source == "whole_trace"
-    launching = optimized(5)
-    launching.kernel(80, 5, launch=20)
-    assert launching.read().steps.marker != "Optimizer.step#SGD.step"

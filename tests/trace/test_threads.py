@@ -102,9 +102,3 @@ def test_threads_of_two_processes_with_one_id_are_two() -> None:
     trace = builder.read()
     assert [(thread.pid, thread.tid) for thread in trace.threads] == [(MAIN, MAIN), (7, MAIN)]
     assert trace.ops.thread.tolist() == [0, 1]
-
-
-def test_streams_are_no_threads() -> None:
-    builder = TraceBuilder()
-    builder.kernel(10, 5, launch=0)
-    assert [thread.tid for thread in builder.read().threads] == [MAIN]

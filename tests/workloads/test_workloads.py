@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from pinprof.workloads import WORKLOADS, UnknownWorkloadError, Workload, workload
+from pinprof.workloads import WORKLOADS, Workload
 
 SMALL = 1 / 64
 
@@ -41,12 +41,3 @@ def test_two_steps_on_the_gpu(known: Workload) -> None:
         step()
         step()
         torch.cuda.synchronize()
-
-
-def test_names_are_unique_and_every_answer_is_known() -> None:
-    assert len({known.name for known in WORKLOADS}) == len(WORKLOADS)
-    assert all(known.summary and known.known_answer and workload(known.name) is known for known in WORKLOADS)
-    with pytest.raises(
-        UnknownWorkloadError, match=r"no workload is named 'nope'; there are pageable_blocking, .*clean"
-    ):
-        workload("nope")

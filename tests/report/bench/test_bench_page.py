@@ -51,12 +51,6 @@ def test_every_claim_has_its_verdict() -> None:
             assert text.count(words(reason)) == 1
 
 
-def test_experiments_that_failed_or_did_not_run_are_named() -> None:
-    text = words(Page(to_html(example())).text)
-    assert "Problem: the child was killed: out of memory" in text
-    assert "Not run: E2, E3, E5, E7, E9, E10, E11, E14, E15." in text
-
-
 def test_there_is_a_chart_for_all_times_the_rates_and_each_case() -> None:
     page = to_html(example())
     assert len(page) < 400_000

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import get_args
 
 import pytest
-from bench_builder import H200, BenchBuilder, gbps, ms
+from bench_builder import H200, BenchBuilder, ms
 from bench_example import example
 from fitting import fitting
 from msgspec.structs import replace
 
 from pinprof.bench.judge import ClaimOutcome
-from pinprof.bench.results import from_json
 from pinprof.report.bench.view import bench_to_json, bench_to_text
 
 HOSTILE = "\x1b[31mout of\nmemory"
@@ -22,13 +21,6 @@ def flat(text: str) -> str:
 
 def test_a_bench_reads_as_kept(golden: Callable[[str, str], None]) -> None:
     golden("bench.txt", bench_to_text(example(), width=110))
-
-
-def test_only_what_ran_is_shown() -> None:
-    text = bench_to_text(BenchBuilder().add("E1", ms("pageable.to", 0.4), ms("pinned.to", 0.1)).build())
-    assert "E1 pinning_cost" in text
-    assert "six_strategies" not in text
-    assert "E2, E3" in text
 
 
 def test_what_a_file_holds_does_no_harm_to_a_terminal() -> None:
@@ -45,20 +37,6 @@ def test_programs_read_figures_verdicts_and_advice() -> None:
     assert {verdict["outcome"] for verdict in document["verdicts"]} == set(get_args(ClaimOutcome))
     values = {piece["name"]: piece["value"] for piece in document["advice"]}
     assert values["pinning_pays_from_htod"] == 16384
-
-
-def test_the_json_can_be_read_again() -> None:
-    written = bench_to_json(example())
-    assert bench_to_json(from_json(written.encode(), "bench.json")) == written
-
-
-def test_what_predictions_use_is_told_without_claims() -> None:
-    found = (gbps("HtoD pinned", 1 << 20, 50), gbps("pinning by a thread", 1 << 20, 7), ms("a launch", 0.005))
-    text = flat(bench_to_text(BenchBuilder().add("E13", *found, sizes={"least": 4096}).build()))
-    assert "E13 rates What predictions use" in text
-    assert "7.00 GB/s" in text
-    assert "Claimed by" not in text
-    assert "published claims" not in text
 
 
 def test_a_spread_beside_a_figure_is_its_longer_side() -> None:

@@ -1,9 +1,7 @@
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from analysed import analysed
 from page_reader import Page
@@ -13,12 +11,11 @@ from pinprof.analysis import analyse
 from pinprof.details import details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
-from pinprof.measurement.trust.doubt import FigureKind, Known
-from pinprof.replay import StepEstimate
+from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.report.charts.chart import Axis, Chart, Key, PlotBars
 from pinprof.report.charts.copies import MAX_COPY_MARKS, copies_chart
-from pinprof.report.charts.figures import MAX_DRAWN_SITES, PlotlyFigure, idle_figure, waits_figure
-from pinprof.report.charts.steps import MAX_STEP_BARS, outliers, steps_chart
+from pinprof.report.charts.figures import PlotlyFigure, idle_figure, waits_figure
+from pinprof.report.charts.steps import steps_chart
 from pinprof.report.charts.svg import chart_svg
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
@@ -99,12 +96,6 @@ def test_the_bars_of_a_site_are_its_stall_and_its_bubble(tmp_path: Path) -> None
     assert figure.data[3]["y"] == [0.3]  # and another below it: idle time is the GPU's
 
 
-def test_of_many_sites_the_costliest_are_drawn(tmp_path: Path) -> None:
-    figure = waits_figure(measured(waiting(sites=MAX_DRAWN_SITES + 3), tmp_path)[1])
-    assert figure
-    assert len(figure.data[0]["x"]) == MAX_DRAWN_SITES
-
-
 def test_the_causes_of_idle_time_add_up_to_it(tmp_path: Path) -> None:
     trace, profile = measured(waiting(), tmp_path)
     (device,) = details_of(trace).devices
@@ -131,13 +122,6 @@ def test_the_parts_of_a_bar_add_up_to_its_step_and_the_first_step_is_as_long_as_
     assert "None of these is unlike the others" in chart.caption
 
 
-def test_of_many_steps_a_bar_is_the_mean_of_several(tmp_path: Path) -> None:
-    chart = steps_chart(*measured(stepping([100] * (MAX_STEP_BARS + 50)), tmp_path), 0)
-    assert chart
-    assert "A bar is the mean of 2 steps" in chart.caption
-    assert len(chart.bars[0].place) <= MAX_STEP_BARS
-
-
 def test_a_step_unlike_the_others_is_drawn_to_the_top_with_its_length(tmp_path: Path) -> None:
     trace, profile = measured(stepping([100, 101, 99, 100, 1000, 100, 100, 100]), tmp_path)
     chart = steps_chart(trace, profile, 0)
@@ -150,35 +134,6 @@ def test_a_step_unlike_the_others_is_drawn_to_the_top_with_its_length(tmp_path: 
     drawn = chart_svg(chart)
     assert "step 5: 1.00 ms, unlike the others" in drawn
     assert all(float(high) <= 180 for high in re.findall(r'<rect[^>]* height="([^"]+)"', drawn))
-
-
-@pytest.mark.parametrize(("step_ns", "is_below"), [(90_000, True), (10_000, False)])
-def test_the_label_of_a_step_keeps_away_from_the_axis(tmp_path: Path, step_ns: float, is_below: bool) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(3, 100, length=99):
-        builder.kernel(start + 5, 50, launch=start + 1)
-    trace, profile = measured(builder, tmp_path)
-    known = replace(profile, step=Known(StepEstimate(step_ns, "estimated", (step_ns - 1000, step_ns + 1000))))
-    chart = steps_chart(trace, known, None)
-    assert chart
-    (label,) = chart.labels
-    assert label.is_below == is_below
-    assert re.fullmatch(r"[\d.]+ µs without the profiler", label.text)
-
-
-@pytest.mark.parametrize(
-    ("lengths", "expected"),
-    [
-        ([100, 100, 100, 119], []),
-        ([100, 100, 100, 121], [3]),
-        ([100, 150, 100, 150, 100, 150, 180], []),
-        ([10, 100, 100], [0]),
-        ([10, 100], []),
-        ([], []),
-    ],
-)
-def test_a_step_is_an_outlier_if_it_is_far_off_and_the_others_are_not(lengths: list[int], expected: list[int]) -> None:
-    assert np.flatnonzero(outliers(np.array(lengths, np.int64))).tolist() == expected
 
 
 def test_a_chart_is_drawn_with_its_axes_marks_and_patterns(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from host_builder import host_profile
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import TRACES, analysis_of
 from wait_builder import HOSTILE, waiting
 
 from pinprof.report.charts.chart import Key
@@ -50,12 +49,7 @@ def test_a_box_has_its_own_time_and_that_of_all_below_it() -> None:
     f, g = frame_named("f"), frame_named("g")
     boxes = boxes_of_paths(ROOT, [CallPath((f, g), (3.0,)), CallPath((f,), (1.0,)), CallPath((g,), (5.0,))], 1)
     rows = [(box.frame.name, box.parent, box.total, box.own) for box in boxes]
-    assert rows == [
-        ("all", -1, [9.0], [0.0]),
-        ("g", 0, [5.0], [5.0]),
-        ("f", 0, [4.0], [1.0]),
-        ("g", 2, [3.0], [3.0]),
-    ]
+    assert rows == [("all", -1, [9.0], [0.0]), ("g", 0, [5.0], [5.0]), ("f", 0, [4.0], [1.0]), ("g", 2, [3.0], [3.0])]
 
 
 def test_what_cannot_be_seen_is_left_out_but_counts_above() -> None:
@@ -120,13 +114,6 @@ def test_without_recorded_stacks_there_is_no_graph_of_waits(tmp_path: Path) -> N
     assert waits_flame(analysis.profile) is None
     assert host_flame(analysis.profile) is None
     assert 'class="flame"' not in to_html([analysis])
-
-
-def test_a_known_line_takes_the_place_of_where_its_function_begins() -> None:
-    graph = waits_flame(analysis_of(TRACES / "mask_loss.stack.json.gz").profile)
-    assert graph
-    places = {box.frame.place for box in graph.boxes}
-    assert {"pinprof/workloads/waits.py:84", "pinprof/workloads/model.py:58"} <= places
 
 
 # the page

@@ -10,18 +10,14 @@ from chromium import Pages
 from playwright.sync_api import Page
 from quick import slow_but
 from recordings import TRACES, analysis_of
-from trace_builder import SIDE, TraceBuilder, without_known_events
+from trace_builder import SIDE, TraceBuilder
 
-import pinprof
-from pinprof.ground import hues
-from pinprof.ground.errors import PinprofError
 from pinprof.ground.units import NS_PER_MS
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.charts.figures import PlotlyFigure
 from pinprof.report.charts.timeline import MAX_STEP_BUTTONS, timeline_chart
 from pinprof.report.python.figures import timeline_page
 from pinprof.report.timeline.steps import whole_window
-from pinprof.report.trace.page import timeline_title
 
 TITLE = ("trace.json", "1.00 ms per step.")
 RECORDED = ("loss_item.stack", "overlap_side_pinned", "experiments/e10.prefetcher", "ranks/averaged_loss.rank0.before")
@@ -95,18 +91,6 @@ def test_each_event_has_its_bar(tmp_path: Path) -> None:
         ("stream 20", "exposed copies", 0.4, 0.1),
         ("stream 20", "overlapped copies", 1.3, 0.1),
         ("stream 20", "exposed copies", 1.4, 0.1),
-    ]
-
-
-def test_kinds_have_the_hues_of_the_page_and_one_entry_of_the_legend_each(tmp_path: Path) -> None:
-    chart = timeline_chart(analysed(steps(2), tmp_path), TITLE)
-    assert one(chart, "exposed copies")["marker"]["color"] == hues.COPY_OUT[0]
-    assert one(chart, "overlapped copies")["marker"]["color"] == hues.OVERLAPPED
-    assert one(chart, "kernel")["marker"]["color"] == hues.KERNEL
-    assert one(chart, "kernels alone")["marker"]["color"] == hues.see_through(hues.KERNEL, 0.99)
-    assert one(chart, "kernels alone")["legendgroup"] == one(chart, "kernel")["legendgroup"]
-    assert [series["name"] for series in chart.data if series["showlegend"]] == [
-        *("step", "runtime call", "torch.cuda.synchronize()", "kernel", "idle", "exposed copies", "overlapped copies"),
     ]
 
 
@@ -190,11 +174,6 @@ def test_copies_are_whole_where_their_overlap_is_withheld(tmp_path: Path) -> Non
     assert "Neither the overlap band nor the parts of copies are drawn: " in " ".join(lines_of(chart))
 
 
-def test_without_events_there_is_no_page(tmp_path: Path) -> None:
-    with pytest.raises(PinprofError, match="no events on host threads or GPU streams to draw"):
-        timeline_page(analysed(without_known_events(), tmp_path))
-
-
 @pytest.mark.parametrize("name", slow_but(["loss_item.stack"], RECORDED))
 def test_times_add_up_to_those_of_the_report(name: str) -> None:
     analysis = analysis_of(TRACES / f"{name}.json.gz")
@@ -214,24 +193,6 @@ def test_times_add_up_to_those_of_the_report(name: str) -> None:
     assert time_ns("exposed copies", "overlap") == pytest.approx(sum(copies.exposed_ns for copies in devices), abs=10)
     stalls = sum(length for text, _, _, length in bars if text == "stalls") * NS_PER_MS
     assert stalls == pytest.approx(int(trace.calls.duration_ns[details.syncs.stalls.call].sum()), abs=1000)
-
-
-def test_the_figure_of_the_api_is_that_of_the_page(tmp_path: Path) -> None:
-    file = steps(3).write(tmp_path / "trace.json")
-    report = pinprof.load(file)
-    chart = timeline_chart(report.analysis, timeline_title(report.analysis))
-    for figure in (report.timeline(), pinprof.timeline(file), report.figures()["timeline"]):
-        assert [(series.name, list(series.base), list(series.x), list(series.y)) for series in figure.data] == [
-            (series["name"], series["base"], series["x"], series["y"]) for series in chart.data
-        ]
-        assert figure.layout.title.text == "trace.json"
-        assert figure.layout.title.subtitle.text == chart.layout["title"]["subtitle"]["text"]
-        assert [button.label for button in figure.layout.updatemenus[0].buttons] == [
-            "all steps",
-            "step 3",
-            "step 4",
-            "step 5",
-        ]
 
 
 # in a browser

@@ -8,13 +8,13 @@ import pytest
 from fitting import fitting
 from page_reader import Page
 from recordings import TRACES, analysis_of
-from trace_builder import TraceBuilder, without_known_events
+from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis, analyse
 from pinprof.comparison import Comparison, compare
 from pinprof.ground.units import uncoded
 from pinprof.report.comparison.json import comparison_to_json
-from pinprof.report.comparison.page import to_html, typical_step
+from pinprof.report.comparison.page import to_html
 from pinprof.report.comparison.text import comparison_to_text, to_brief
 from pinprof.report.comparison.words import verdict
 from pinprof.trace import read_trace
@@ -65,12 +65,6 @@ def test_a_short_comparison_reads_as_kept(before: str, after: str, golden: Calla
     assert max(map(len, text.splitlines())) <= WIDTH
 
 
-def test_a_short_comparison_of_the_host_alone_has_no_bars(tmp_path: Path) -> None:
-    text = to_brief(compare(host_alone(tmp_path), recorded("clean")), width=WIDTH)
-    assert "█" not in text
-    assert "Note: " in text
-
-
 def test_a_trace_of_the_host_alone_reads_as_kept(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     made = compare(host_alone(tmp_path), recorded("clean"))
     golden("compare-host-alone.txt", comparison_to_text(made, width=WIDTH))
@@ -105,14 +99,6 @@ def test_programs_read_the_same_numbers() -> None:
     assert {finding["change"] for finding in document["findings"] if finding["rule"] != "PIN701"} == {"gone"}
 
 
-def test_nothing_is_compared_of_empty_traces(tmp_path: Path) -> None:
-    empty = recording(without_known_events().write(tmp_path / "empty.json"))
-    made, text, page = shown(empty, empty)
-    assert "cannot be compared" in text
-    assert page.misnested == []
-    assert fitting(comparison_to_json(made))["verdict"] == "unknown"
-
-
 def test_names_of_the_traces_are_shown_and_obeyed_by_nobody(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.function(f"{HOSTILE}.py(1): {HOSTILE}", 0, 5000)
@@ -128,16 +114,6 @@ def test_names_of_the_traces_are_shown_and_obeyed_by_nobody(tmp_path: Path) -> N
     assert "<img src=x onerror=alert(1)>" in page.text
 
 
-def test_the_typical_step_is_the_one_of_median_length() -> None:
-    builder = TraceBuilder()
-    for number, length in enumerate((300, 500, 900, 400, 350)):
-        builder.step(number, 1000 * number, 200)
-        builder.kernel(1000 * number + 100, length - 100, launch=1000 * number + 50)
-    trace = builder.read()
-    chosen = typical_step(trace).first
-    assert chosen == 3
-
-
 def test_what_a_timeline_shows_at_first_is_what_it_says(tmp_path: Path) -> None:
     builder = TraceBuilder()  # the host is through after 200 of 1000 µs; its launches lie there for four steps
     for number, start in enumerate(builder.steps(6, 200)):
@@ -145,14 +121,3 @@ def test_what_a_timeline_shows_at_first_is_what_it_says(tmp_path: Path) -> None:
     page = shown(*[recording(builder.write(tmp_path / "ahead.json"))] * 2)[2]
     assert "shown at first: 1.02 ms from the start of ProfilerStep#2." in " ".join(page.text.split())
     assert "1.00 ms per step in the trace" in page.text
-
-
-def test_an_estimated_step_is_said_to_be_one(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(4):
-        builder.kernel(start + 100, 300, launch=start + 50)
-    _, text, _ = shown(recording(builder.write(tmp_path / "a.json")), recorded("clean"))
-    said = " ".join(text.split())
-    assert "the step before is estimated and the other measured" in said
-    assert "times the step, at least" in said
-    assert "these may not be the same program" in said

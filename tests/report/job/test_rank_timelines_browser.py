@@ -31,7 +31,7 @@ def page(pages: Pages, tmp_path_factory: pytest.TempPathFactory, request: pytest
 def arrived(page: Page, rank: int) -> None:
     page.wait_for_function(
         f"() => document.activeElement.closest('.of-rank')?.dataset.rank === '{rank}' && "
-        "document.activeElement.closest('.timeline').dataset.drawn === 'true'",
+        "document.activeElement.closest('.timeline').dataset.drawn === 'true'"
     )
 
 

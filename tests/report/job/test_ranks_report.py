@@ -7,29 +7,19 @@ import pytest
 from fitting import fitting
 from job_builder import job, rank_trace
 from page_reader import Page
-from trace_builder import TraceBuilder
 
-from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analysis import analyse
 from pinprof.documents.findings import TrafficJson
 from pinprof.ground.units import duration
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Alone, RankPart, Ranks, measure_rank
-from pinprof.report.charts.ranks import (
-    MAX_STALL_LINES,
-    MIN_RANKS_OF_HEAT_MAP,
-    cause_lines,
-    drawn_lines,
-    ranks_chart,
-    scale_end_ns,
-)
+from pinprof.report.charts.ranks import MIN_RANKS_OF_HEAT_MAP, drawn_lines, ranks_chart
 from pinprof.report.job.page import to_html
-from pinprof.report.job.text import LONGEST_BAR_CHARS, MAX_LISTED_RANKS, MAX_RANK_BARS, job_to_text, to_brief
-from pinprof.report.job.view import MAX_FINDINGS, MAX_RANK_ROWS, clocks_line, rank_numbers, spread, why_nobody
+from pinprof.report.job.text import LONGEST_BAR_CHARS, MAX_LISTED_RANKS, job_to_text, to_brief
+from pinprof.report.job.view import clocks_line, rank_numbers, spread, why_nobody
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import to_brief as brief_text
-from pinprof.report.trace.text import trace_to_text
 from pinprof.rules.rule import Finding, Findings
 from pinprof.trace import Trace, read_trace
 
@@ -55,14 +45,6 @@ def page(parts: list[RankPart], trace: Trace, ranks: Ranks | None = None) -> str
 def heat(ranks: Ranks) -> dict[str, list[float | None]]:
     """Return the lines of a heat map by name, a time in ms for each rank."""
     return {line.name: [time and time / 1e6 for time in line.times] for line in drawn_lines(ranks)[0]}
-
-
-def without_stalls(folder: Path, count: int) -> list[RankPart]:
-    """Return the ranks of a job whose traces are not fit for stalls."""
-    doubt = Doubt("launches", "some are lost", "record again", frozenset({"stalls"}), check="lost_launches")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pinprof.measurement.measure.doubts_of", lambda *_: (doubt,))
-        return job(folder, count)[0]
 
 
 # words
@@ -115,6 +97,14 @@ def test_the_figures_of_each_rank_add_up(tmp_path: Path) -> None:
     assert (late.idle_ns, late.communication_ns, late.pause_ns) == (770_000, 100_000, 610_000)
 
 
+def without_stalls(folder: Path, count: int) -> list[RankPart]:
+    """Return the ranks of a job whose traces are not fit for stalls."""
+    doubt = Doubt("launches", "some are lost", "record again", frozenset({"stalls"}), check="lost_launches")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pinprof.measurement.measure.doubts_of", lambda *_: (doubt,))
+        return job(folder, count)[0]
+
+
 def test_what_a_trace_is_not_fit_for_is_no_number(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
     row = compare_ranks([*without_stalls(tmp_path, 3)[:1], *parts[1:]]).rows[0]
@@ -144,13 +134,6 @@ def test_json_has_the_spread_the_causes_and_each_finding_once(tmp_path: Path) ->
     assert fitting(traces_to_json([], compare_ranks([])))["ranks"]["spread"] is None
 
 
-def test_a_finding_of_some_ranks_comes_after_those_of_all(tmp_path: Path) -> None:
-    parts, _ = job(tmp_path, 3)
-    parts[1] = replace(parts[1], findings=Findings(parts[1].findings[:1]))
-    findings = compare_ranks(parts).findings
-    assert [(row.finding.rule.id, row.ranks) for row in findings] == [("PIN210", (0, 1, 2)), ("PIN101", (0, 2))]
-
-
 def at_sites(finding: Finding, sites: dict[str, float]) -> Finding:
     """Return a finding at several functions, of which each costs so much in ns."""
     old = finding.evidence
@@ -177,6 +160,7 @@ def test_findings_of_one_rule_that_share_a_site_are_one_with_the_sites_of_all_ra
 # the console
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 100])
 def test_text_of_many_ranks_is_short_and_keeps_to_the_width(tmp_path: Path, width: int) -> None:
     parts, _ = job(tmp_path, MANY, slowest=SLOW)
@@ -212,17 +196,6 @@ def test_a_balanced_job_names_nobody_and_shows_the_rank_that_needs_longest_alone
     assert "Side by side" not in read.text
 
 
-def test_without_the_times_alone_nobody_is_named_either(tmp_path: Path) -> None:
-    parts, _ = job(tmp_path, 3)
-    unknown_first = [replace(parts[0], alone=None), *parts[1:]]
-    assert "317 µs; for 1 other that is unknown" in job_to_text(compare_ranks(unknown_first), unknown_first, width=140)
-    none = [replace(part, alone=None) for part in parts]
-    assert compare_ranks(none).shown_rank == 0
-    text = job_to_text(compare_ranks(none), none)
-    assert "No rank holds up" not in text
-    assert "It is unknown who holds up the others: the traces do not show what each rank" in text
-
-
 def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
     alone = ((48e4, 50e4), (47e4, 50e4), (51e4, 55e4))  # 10 % longer, but 2 % if the profiler cost it most
@@ -232,24 +205,6 @@ def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Pat
     words = "rank 2 may hold up the others: alone it would need 550 µs, the others 500 µs"
     assert why_nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 510 µs"
     assert "\nRank 2 may" in job_to_text(ranks, parts)
-
-
-def test_text_says_once_which_ranks_lack_figures(tmp_path: Path) -> None:
-    parts, _ = job(tmp_path, 4)
-    parts[1:3] = without_stalls(tmp_path, 4)[1:3]
-    text = job_to_text(compare_ranks(parts), parts)
-    assert text.count("launches") == 1
-    assert "  - ranks 1, 2: launches: some are lost. Withheld: " in text
-
-
-def test_many_findings_are_counted(tmp_path: Path) -> None:
-    parts, _ = job(tmp_path, 2)
-    first = parts[0].findings[0]
-    many = [replace(first, evidence=replace(first.evidence, function=f"step{number}")) for number in range(20)]
-    parts[0] = replace(parts[0], findings=Findings(many))
-    text = job_to_text(compare_ranks(parts), parts, width=140)
-    assert sum(line.split()[-5].startswith("step") for line in text.splitlines() if "PIN" in line) == MAX_FINDINGS
-    assert "and 10 more" in text
 
 
 # the chart
@@ -287,35 +242,6 @@ def test_neighbours_of_one_shade_are_one_cell_and_each_rank_has_a_column_that_te
     assert "rank 2 holds up the others" in text
 
 
-def test_colours_tell_usual_times_apart_whatever_one_rank_does(tmp_path: Path) -> None:
-    parts, _ = job(tmp_path, 200, slowest=3)
-    calm = compare_ranks(parts)
-    pause = parts[9].profile.pause
-    assert pause
-    parts[9] = replace(parts[9], profile=replace(parts[9].profile, pause=replace(pause, time_ns=5e9)))
-    wild = compare_ranks(parts)
-    assert max(filter(None, heat(wild)["host runs no op"])) == 5000
-    assert scale_end_ns(drawn_lines(calm)[0]) == scale_end_ns(drawn_lines(wild)[0]) == 755_000
-
-
-def test_many_causes_of_stalls_share_a_line(tmp_path: Path) -> None:
-    parts, _ = job(tmp_path, 2)
-    row = compare_ranks(parts).rows[0]
-    stalls = tuple((cause, 1e6 - number) for number, cause in enumerate(WAIT_CAUSES[: MAX_STALL_LINES + 2]))
-    lines = {line.name: line.times for line in cause_lines([replace(row, stalls=stalls)])}
-    assert lines["host waits: .item()"] == (1e6,)
-    assert lines["host waits: others"] == (2e6 - 2 * MAX_STALL_LINES - 1,)
-
-
-def test_names_of_files_cannot_become_markup(tmp_path: Path) -> None:
-    parts, trace = job(tmp_path, MIN_RANKS_OF_HEAT_MAP)
-    profile = replace(parts[1].profile, path="<img src=x>.json")
-    parts[1] = replace(parts[1], profile=profile)
-    text = page(parts, trace)
-    assert "<img src=x>" not in text
-    assert 'data-file="&lt;img src=x&gt;.json"' in text
-
-
 # the page
 
 
@@ -333,16 +259,6 @@ def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path)
     assert "allreduce [0, 1] rank 2 100 % 100 µs 590 µs" in read.text
 
 
-@pytest.mark.slow
-def test_the_page_of_many_ranks_lists_the_longest_alone_and_folds_the_rest(tmp_path: Path) -> None:
-    read = Page(page_of(tmp_path, MANY, slowest=SLOW))
-    assert read.misnested == []
-    assert f"Rank {SLOW} holds up the others" in read.text
-    assert f"The other {MANY - MAX_RANK_ROWS} ranks" in read.text
-    assert read.text.index(f"{SLOW}, slowest") < read.text.index("train. rank1023. json. gz")
-    assert read.text.index("train. rank1023. json. gz") < read.text.index("train. rank0. json. gz")
-
-
 def test_a_wrong_clock_is_said_and_a_right_one_is_not(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 2)
     ranks = compare_ranks(parts)
@@ -351,31 +267,6 @@ def test_a_wrong_clock_is_said_and_a_right_one_is_not(tmp_path: Path) -> None:
     wrong = replace(ranks, rows=(ranks.rows[0], replace(ranks.rows[1], clock_ahead_ns=-2_500_000)))
     assert clocks_line(wrong) == f"{agree}; rank 1's is 2.50 ms behind, which is corrected"
     assert clocks_line(replace(ranks, clocks_within_ns=None)) is None
-
-
-def test_waiting_for_another_rank_is_no_work_of_the_gpu(tmp_path: Path) -> None:
-    parts, trace = job(tmp_path, 2, slowest=1)
-    ranks = compare_ranks(parts)
-    waiting, late = ranks.rows  # kernel and collective from 30 to 800, a copy of 50
-    assert (waiting.work_ns, waiting.waited_ns) == (820e3, 590e3)
-    assert (late.work_ns, late.waited_ns) == (230e3, 0)
-    ranks = replace(ranks, rows=tuple(replace(row, step_ns=900e3) for row in ranks.rows))
-    text = Page(page(parts, trace, ranks)).text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "GPU idle or waiting 670 µs per step, without the profiler" in text  # of both
-    assert "Waited 0 to 590 µs for others per traced step" in text
-
-
-def test_the_report_on_a_rank_names_its_gpu_that_is_idle_after_waits() -> None:
-    builder = TraceBuilder()
-    for start in (0, 1000, 2000):
-        builder.step(start // 1000, start, 990)
-        builder.kernel(start + 10, 90, launch=start + 1)
-        builder.kernel(start + 10, 50, launch=start + 5, device=1)
-        builder.call("cudaDeviceSynchronize", start + 20, 45)  # for the last launch before it: of GPU 1
-        builder.kernel(start + 500, 90, launch=start + 490)
-        builder.kernel(start + 500, 50, launch=start + 495, device=1)
-    part = measure_rank(builder.read())
-    assert "GPU 1 is idle for 440 µs after them" in trace_to_text(part.profile, part.findings)
 
 
 def test_the_short_report_on_a_job_begins_with_who_holds_it_up(tmp_path: Path) -> None:
@@ -406,11 +297,3 @@ def test_both_reports_say_how_much_of_the_collectives_is_hidden_and_how_fast_the
         assert f"{hidden}; per step allreduce 8.00 MiB, 210 GB/s on the bus".lower() in text.lower()
     table = " ".join(Page(page(parts, traces[0], with_rate)).text.split())
     assert "Bus: the bandwidth of a rank's link in that time" in table
-
-
-def test_the_short_report_on_a_large_job_counts_the_ranks_that_need_less(tmp_path: Path) -> None:
-    parts, _ = job(tmp_path, 20, slowest=7)
-    text = to_brief(compare_ranks(parts), parts)
-    assert text.count("█ ") == MAX_RANK_BARS
-    assert "  rank  7  ██" in text
-    assert "  and 12 more ranks\n" in text

@@ -11,7 +11,7 @@ from recordings import TRACES, analysis_of
 from pinprof.analysis import Analysis, analyse
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Ranks, measure_rank
-from pinprof.report.job.page import MAX_TIMELINES, TIMELINES_SHOWN_FIRST, rank_timelines, ranks_to_draw, to_html
+from pinprof.report.job.page import MAX_TIMELINES, TIMELINES_SHOWN_FIRST, rank_timelines, ranks_to_draw
 from pinprof.report.timeline.drawn_lanes import lanes_of_page
 from pinprof.report.timeline.kinds import COLLECTIVE_KIND
 from pinprof.report.timeline.steps import choose_window
@@ -31,13 +31,6 @@ def test_of_many_ranks_the_slowest_the_waiting_and_the_middle_have_timelines(tmp
     assert drawn[0] == 70
     assert len(drawn) == MAX_TIMELINES
     assert 0 in drawn  # needs least alone
-
-
-def test_of_few_ranks_all_have_timelines(tmp_path: Path) -> None:
-    parts, _ = job(tmp_path, 3)
-    ranks = compare_ranks(parts)
-    assert sorted(ranks_to_draw(ranks)) == [0, 1, 2]
-    assert ranks_to_draw(ranks)[0] == ranks.shown_rank
 
 
 @pytest.mark.slow
@@ -76,18 +69,3 @@ def test_the_first_ones_are_seen_and_the_others_are_a_button_away(tmp_path: Path
     buttons = [attributes for tag, attributes in read.tags if tag == "button" and "data-rank" in attributes]
     assert [button["data-rank"] for button in buttons] == [region["data-rank"] for region in regions]
     assert [button["aria-pressed"] for button in buttons] == ["true", "true", "false"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("with_others", [False, True])
-def test_the_page_leads_to_them(with_others: bool) -> None:
-    ranks, analyses = sleeping()
-    parts = [measure_rank(analysis.trace) for analysis in analyses.values()]
-    entry = analyses.pop(ranks.shown_rank)
-    read = Page(to_html(ranks, parts, entry, others=analyses if with_others else None))
-    ids = {attributes.get("id") for _, attributes in read.tags}
-    assert ("job-timelines" in ids) == with_others
-    leading = [attributes for _, attributes in read.tags if "to-rank" in (attributes.get("class") or "").split()]
-    assert len(leading) == (2 if with_others else 0)
-    assert len(read.figures) == (3 if with_others else 1)
-    assert read.misnested == []

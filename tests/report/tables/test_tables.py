@@ -7,7 +7,7 @@ import pytest
 from analysed import analysed
 from detector import WAITS, detector
 from recordings import TRACES, analysis_of, each_recording
-from trace_builder import SIDE, TraceBuilder, without_known_events
+from trace_builder import SIDE, TraceBuilder
 
 from pinprof.analysis import Analysis
 from pinprof.measurement.trust.doubt import given
@@ -94,17 +94,6 @@ def test_waits_may_be_gathered_by_line_and_by_library_function(tmp_path: Path) -
     assert waits(analysed(detector([WAITS[6]]), tmp_path)).together == {}  # type: ignore[union-attr]
 
 
-def test_calls_that_make_and_await_one_copy_are_one_wait(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(3):
-        builder.op("aten::item", start + 30, 100)
-        builder.copy("DtoH (Device -> Pageable)", start + 60, 50, launch=start + 40, call=30, size=4)
-        builder.call("cudaStreamSynchronize", start + 75, 45)
-    ((count, total, most),) = figures(waits(analysed(builder, tmp_path)), "count", "total", "most")
-    assert count[1] == 3  # type: ignore[index]
-    assert total[1] == 3 * most[1]  # type: ignore[index]
-
-
 def test_collectives_stand_apart_from_kernels_and_say_what_nothing_hides(tmp_path: Path) -> None:
     builder = TraceBuilder()
     for start in builder.steps(3):
@@ -115,18 +104,6 @@ def test_collectives_stand_apart_from_kernels_and_say_what_nothing_hides(tmp_pat
         ("allreduce", "[0, 1]", (300 * US, 300 * US), (150 * US, 150 * US))
     ]
     assert figures(kernels(analysis), "name") == [("gemm",)]
-
-
-def test_the_longest_event_of_a_row_is_where_the_timeline_shows_it(training: Analysis) -> None:
-    grid = kernels(training)
-    assert grid
-    start, end = (times[0] for times in grid.longest_ns)
-    assert (start - training.trace.steps.start_ns[2], end - start) == (200 * US, 120 * US)
-
-
-def test_a_trace_without_anything_has_no_tables(tmp_path: Path) -> None:
-    analysis = analysed(without_known_events(), tmp_path)
-    assert grids_of(analysis) == []
 
 
 @pytest.mark.parametrize("name", each_recording(sorted(path.name for path in TRACES.glob("*.json.gz")), str))

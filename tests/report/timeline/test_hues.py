@@ -10,7 +10,7 @@ import pytest
 from pinprof.analyses.idle import IDLE
 from pinprof.ground import hues
 from pinprof.report.charts import figures, flame
-from pinprof.report.timeline.kinds import COLLECTIVE_KIND, EVENT_KINDS, KERNEL_KIND, LegendEntry
+from pinprof.report.timeline.kinds import EVENT_KINDS, LegendEntry
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
 """Colour and pattern, by what has them."""
@@ -113,34 +113,12 @@ def on(paper: tuple[int, int, int], colour: str) -> str:
     return hues.in_the_dark(colour) if paper == NIGHT else colour
 
 
-@pytest.mark.parametrize("paper", [WHITE, NIGHT])
-def test_idle_time_stands_out_least_from_the_page(paper: tuple[int, int, int]) -> None:
-    card = "#{:02x}{:02x}{:02x}".format(*paper)
-    away = {kind.label: apart(on(paper, kind.colour), card, paper, np.eye(3)) for kind in EVENT_KINDS}
-    idle = away.pop("idle")
-    assert 4 < idle < 12
-    assert min(away.values()) > LEAST
-
-
-def test_all_but_idle_time_stands_out_from_a_dark_page() -> None:
-    """As WCAG 2.1 asks of graphics (1.4.11)."""
-    for colour in {kind.colour for kind in EVENT_KINDS} - {hues.IDLE}:
-        assert contrast(hues.in_the_dark(colour), "#1c2127") >= 3, colour
-
-
 def test_one_hue_is_one_kind_of_thing() -> None:
     groups: dict[str, set[str]] = {}
     for kind in EVENT_KINDS:
         thing = "copy" if "cop" in kind.label and kind.group != "Stalls" else kind.label.split()[0].rstrip("s")
         groups.setdefault(kind.colour, set()).add("stall" if kind.group == "Stalls" else thing)
     assert {colour: things for colour, things in groups.items() if len(things) > 1} == {}
-
-
-def test_a_collective_is_no_compute() -> None:
-    kernel, collective = EVENT_KINDS[KERNEL_KIND], EVENT_KINDS[COLLECTIVE_KIND]
-    assert kernel.label == "kernel"
-    assert collective.label == "collective"
-    assert apart(kernel.colour, collective.colour, WHITE, np.eye(3)) > 15
 
 
 def test_figures_have_the_colours_of_the_page() -> None:

@@ -1,8 +1,5 @@
 """Python frames and ops at any depth: lanes that are folded at first, and cost the others nothing."""
 
-import base64
-import json
-import zlib
 from pathlib import Path
 
 from analysed import analysed
@@ -10,11 +7,10 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis
 from pinprof.report.timeline import fragment
-from pinprof.report.timeline.drawn_lanes import FOLDED_SHARE_OF_PAGE, PageDrawing, lanes_of_page, lanes_that_fit
+from pinprof.report.timeline.drawn_lanes import FOLDED_SHARE_OF_PAGE, PageDrawing, lanes_of_page
 from pinprof.report.timeline.kinds import EVENT_KINDS
 from pinprof.report.timeline.lane import FRAME_SOURCE, OP_SOURCE
 from pinprof.report.timeline.lanes import DEEPEST_FRAME, DEEPEST_OP
-from pinprof.report.timeline.payload import packed
 from pinprof.report.timeline.steps import choose_window
 
 STACK = (
@@ -67,28 +63,11 @@ def test_ops_further_inside_have_lanes_of_their_own(tmp_path: Path) -> None:
     assert "Folded at first: Python frames and ops further inside." in fragment(analysis)
 
 
-def test_a_figure_has_none_of_them(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path)
-    drawing = lanes_that_fit(analysis)
-    assert not any(lane.folded for lane in drawing.lanes)
-    assert [entry.what for entry in drawing.left_out] == ["ops nested deeper than 4"]
-
-
 def test_what_is_deeper_still_is_counted(tmp_path: Path) -> None:
     analysis = recorded(tmp_path, steps=1, deep=DEEPEST_OP + 2, frames=0)
     (left,) = drawn(analysis).left_out
     assert (left.count, left.what) == (2, f"ops nested deeper than {DEEPEST_OP}")
     assert DEEPEST_FRAME > DEEPEST_OP
-
-
-def test_the_page_folds_them(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path)
-    text = packed(analysis, drawn(analysis), choose_window(analysis.trace))
-    block = zlib.decompress(base64.b64decode(text))
-    header = json.loads(block[4 : 4 + int.from_bytes(block[:4], "little")])
-    folded = {lane["group"] for lane in header["lanes"] if lane.get("folded")}
-    assert folded == {"Ops further inside, thread 100 (main)", "Python frames, thread 100 (main)"}
-    assert {"inner", "train", "item"} <= set(header["shorts"])
 
 
 def test_many_frames_are_merged_and_take_no_room_from_the_rest(tmp_path: Path) -> None:
@@ -102,13 +81,3 @@ def test_many_frames_are_merged_and_take_no_room_from_the_rest(tmp_path: Path) -
     page = fragment(analysis, max_events=2000)
     assert "of them that are shorter than" in page
     assert page.count("are merged into") == 1
-
-
-def test_of_merged_frames_the_steps_that_are_seen_at_first_stay_whole(tmp_path: Path) -> None:
-    analysis = recorded(tmp_path, steps=30, deep=2, frames=20)
-    detail = drawn(analysis, most=2000)
-    view = choose_window(analysis.trace)
-    assert detail.folded_full == tuple(range(view.first, view.last + 1))
-    inner = next(lane for lane in detail.lanes if lane.folded and len(lane.row) > len(STACK))
-    assert inner.count[view.holds(inner.start_ns, inner.end_ns)].max() == 1 < inner.count.max()
-    assert "outside of the steps shown at first are merged into" in fragment(analysis, max_events=2000)

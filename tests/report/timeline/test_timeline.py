@@ -11,7 +11,7 @@ from analysed import analysed
 from hypothesis import given
 from hypothesis import strategies as st
 from recordings import WORKLOADS, analysis_of, each_recording
-from trace_builder import AUTOGRAD, SIDE, TraceBuilder, without_known_events
+from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis
 from pinprof.report.charts.timeline import timeline_chart
@@ -71,23 +71,6 @@ def test_the_steps_in_the_middle_are_drawn(tmp_path: Path) -> None:
     assert window.start_ns == trace.steps.start_ns[2]
 
 
-def test_steps_that_are_cut_off_are_not_chosen(tmp_path: Path) -> None:
-    builder = loop(4)
-    builder.step(4, 4000, 990)
-    builder.kernel(4020, 50, launch=4010)
-    trace, _ = measured(builder, tmp_path)
-    window = choose_window(trace)
-    assert not trace.steps.complete[4]
-    assert (window.first, window.last) == (1, 3)
-
-
-def test_the_window_lasts_until_the_work_of_its_steps_has_ended(tmp_path: Path) -> None:
-    builder = loop(1)
-    builder.kernel(1500, 400, launch=950)
-    trace, _ = measured(builder, tmp_path)
-    assert choose_window(trace).span_ns == 1_900_000
-
-
 # lanes
 
 
@@ -108,24 +91,6 @@ def test_events_of_one_level_never_overlap(events: list[tuple[int, int]]) -> Non
     for depth in range(4):
         of_level = level == depth
         assert (start[of_level][1:] >= end[of_level][:-1]).all()
-
-
-def test_host_threads_come_above_the_gpu_and_streams_have_a_lane_each(tmp_path: Path) -> None:
-    builder = loop(3)
-    builder.copy("HtoD (Pinned -> Device)", 1500, 100, launch=1400, stream=SIDE)
-    builder.on_thread(101, "cpu_op", "autograd::engine::evaluate_function: MmBackward0", 1200, 50)
-    *_, drawing = drawn(builder, tmp_path)
-    labels = [(lane.group.split(" (")[0], lane.label) for lane in drawing.lanes]
-    assert labels == [
-        ("Steps", "host"),
-        ("Steps", "GPU"),
-        ("Host thread 100", "ops"),
-        ("Host thread 100", "calls"),
-        ("Host thread 101", "ops"),
-        ("GPU 0", "overlap"),
-        ("GPU 0", "stream 7"),
-        ("GPU 0", "stream 20"),
-    ]
 
 
 # thinning
@@ -231,13 +196,6 @@ def test_of_merged_memory_the_most_is_kept(tmp_path: Path) -> None:
     assert memory_of(analysis, merged) == ([3, 2, 1] * 3, [8] * 9)
 
 
-def test_memory_is_a_lane_of_the_page_alone_and_of_gpus_that_work(tmp_path: Path) -> None:
-    trace, analysis = measured(with_memory(), tmp_path)
-    assert [lane.label for lane in lanes_of_page(analysis, choose_window(trace)).lanes].count("memory") == 1
-    assert "memory" not in [lane.label for lane in lanes_that_fit(analysis).lanes]
-    assert "memory" not in [lane.label for lane in lanes_that_fit(measured(loop(3), tmp_path)[1]).lanes]
-
-
 # the page's columns
 
 
@@ -301,23 +259,6 @@ def lane_in(detail: PageDrawing, label: str) -> Lane:
 # texts of the figure
 
 
-def test_hovering_over_a_copy_says_its_size_stream_and_place(tmp_path: Path) -> None:
-    builder = loop(1)
-    builder.function("/home/me/train.py(12): train_step", 0, 990)
-    builder.op("aten::to", 895, 40)
-    builder.op("aten::copy_", 896, 38)
-    builder.copy("HtoD (Pageable -> Device)", 920, 10, launch=900, size=48 * 2**20)
-    _trace, analysis = measured(builder, tmp_path)
-    (text,) = hovers(analysis, "exposed copies")[1:]  # the first is of the band
-    assert text.split("<br>") == [
-        "<b>exposed copies: Memcpy HtoD (Pageable -&gt; Device)</b>",
-        "10.0 µs, from 920 µs on",
-        "48.0 MiB, stream 7 of GPU 0",
-        "in aten::to, aten::copy_",
-        "from train_step (/home/me/train.py)",
-    ]
-
-
 def test_a_collective_says_what_it_sends_and_between_which_ranks(tmp_path: Path) -> None:
     builder = TraceBuilder()
     builder.step(0, 0, 990)
@@ -328,18 +269,6 @@ def test_a_collective_says_what_it_sends_and_between_which_ranks(tmp_path: Path)
     assert [work.lines[code] for code in work.activity] == [
         ["in c10d::allreduce_", "allreduce of 4.00 MiB, ranks [0, 1]"]
     ]
-
-
-def test_work_of_the_autograd_thread_is_from_the_function_that_runs_backward(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.step(0, 0, 990)
-    builder.function("/home/me/train.py(12): train_step", 0, 990)
-    builder.function("<built-in method run_backward of torch._C._EngineBase object at 0x7f00>", 100, 800)
-    builder.op("autograd::engine::evaluate_function: MmBackward0", 200, 100, thread=AUTOGRAD)
-    builder.kernel(300, 50, launch=210, thread=AUTOGRAD)
-    _trace, analysis = measured(builder, tmp_path)
-    (text,) = hovers(analysis, "kernel")
-    assert text.split("<br>")[-1] == "from train_step (/home/me/train.py)"
 
 
 def test_a_block_says_how_many_events_it_holds(tmp_path: Path) -> None:
@@ -398,14 +327,6 @@ def test_a_trace_of_the_host_alone_has_no_gpu_lanes(tmp_path: Path) -> None:
     assert [lane.label for lane in drawing.lanes] == ["ops"]
     assert {series["name"] for series in timeline_chart(analysis, ("", "")).data} == {"op"}
     assert "The whole trace, in which no step is marked, 5.00 µs." in " ".join(fragment(analysis).split())
-
-
-def test_a_trace_of_the_gpu_alone_has_no_host_lanes(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.activity("kernel", "k", 0, 5, correlation=0, device=0, stream=7)
-    _trace, analysis, drawing = drawn(builder, tmp_path)
-    assert [lane.label for lane in drawing.lanes] == ["overlap", "stream 7"]
-    assert hovers(analysis, "kernel") == ["<b>k</b><br>5.00 µs, from 0 ns on<br>stream 7 of GPU 0"]
 
 
 @pytest.mark.parametrize("path", each_recording(WORKLOADS))

@@ -15,17 +15,6 @@ def test_parts_are_as_long_as_their_shares() -> None:
     assert legend_lines(parts, 30) == ["# kernels 3.00 ms, 75 %", ". idle 1.00 ms, 25 % (waits)"]
 
 
-def test_what_is_too_short_to_name_is_not_drawn() -> None:
-    parts = [BarPart("kernels", "#", 1000.0), BarPart("copies", "=", 1.0)]
-    assert bar_text(parts, 10) == "#" * 10
-    assert legend_lines(parts, 80) == ["# kernels 1.00 µs, >99 %"]
-
-
-def test_nothing_has_no_bar() -> None:
-    assert bar_text([BarPart("kernels", "#", 0.0)], 10) == ""
-    assert legend_lines([BarPart("kernels", "#", 0.0)], 10) == []
-
-
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=5), st.integers(10, 100))
 def test_a_bar_has_its_width_and_each_named_part(times: list[float], width: int) -> None:
     parts = [BarPart(mark, mark, time) for mark, time in zip("abcde", times, strict=False)]

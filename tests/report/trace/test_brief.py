@@ -7,29 +7,22 @@ from pathlib import Path
 
 import pytest
 from analysed import host_alone
-from detector import detector
 from quick import slow_but
 from recordings import TRACES, analysis_of
-from trace_builder import TraceBuilder, without_known_events
+from trace_builder import TraceBuilder
 
 from pinprof.analyses.copies import REASONS
 from pinprof.analyses.idle import IDLE_CAUSES
 from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.analysis import analyse
-from pinprof.report.findings.views import whatif_command
 from pinprof.report.source import Code
 from pinprof.report.trace.text import to_brief, trace_to_text
 from pinprof.trace import read_trace
 
 WIDTH = 100
 NAMES = (
-    "clean",
-    "mask_loss.stack",
-    "pageable_blocking.stack",
-    "small_kernels",
-    "launches/bert.before",
-    "pairs/everything_at_once.before",
-    "ranks/sleeping_rank.rank1.before",
+    *("clean", "mask_loss.stack", "pageable_blocking.stack", "small_kernels", "launches/bert.before"),
+    *("pairs/everything_at_once.before", "ranks/sleeping_rank.rank1.before"),
 )
 CODES = [code for code in (*WAIT_CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code]
 
@@ -89,33 +82,6 @@ def test_a_file_that_lost_the_work_of_the_gpu_says_so_first(tmp_path: Path) -> N
     assert "Ops, own time" not in text
 
 
-def test_a_gpu_bound_step_names_its_costliest_kernel_whatever_its_kind(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(4):
-        builder.function("train.py(7): main", start + 5, 900)
-        builder.op("aten::bincount", start + 10, 8)
-        builder.kernel(start + 20, 900, launch=start + 12, name="void at::native::kernelHistogram1D<long, long, 1>")
-        builder.op("aten::mm", start + 30, 8)
-        builder.kernel(start + 920, 60, launch=start + 32, name="ampere_sgemm_32x128_nn")
-    text = " ".join(text_of(builder, tmp_path).split())
-    assert "Kernels: other 94 %; the costliest: kernelHistogram1D of aten::bincount, main (train.py), 94 %" in text
-
-
-def test_a_trace_of_something_else_is_said_to_be_that(tmp_path: Path) -> None:
-    assert "\nNothing was recorded" in text_of(without_known_events(), tmp_path)
-
-
-def test_a_trace_that_is_less_than_it_seems_says_what_it_cannot_tell(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(4):
-        builder.kernel(start + 100, 300, launch=start + 50)
-        builder.call("cudaLaunchKernel", start + 30, 5)  # not the last: the length of the step is known
-    text = " ".join(text_of(builder, tmp_path).split())
-    assert "Note: No GPU work of 4 launches (50 %): the GPU worked where it seems idle. Withheld" in text
-    assert "idle time after waits. Record again, fewer steps or without stacks" in text
-    assert "not shown" not in text
-
-
 SOURCE = "\ndef train():\n    for x in loader:\n        losses.append(loss(model(x)).item())\n"
 
 
@@ -150,27 +116,6 @@ def test_a_place_stays_whole_at_any_width(tmp_path: Path, width: int) -> None:
     assert max(map(len, between)) <= width
 
 
-def test_what_comes_next_makes_the_first_change(tmp_path: Path) -> None:
-    nexts = {}
-    for name in ("loss_item_host_work", "pageable_blocking", "small_kernels", "empty_cache", "mask_loss.stack"):
-        analysis = analysis_of(TRACES / f"{name}.json.gz")
-        command = whatif_command(analysis.profile, analysis.findings)
-        nexts[name] = command.removeprefix(f"pinprof whatif {TRACES}/{name}.json.gz").strip()
-    assert nexts == {
-        "loss_item_host_work": "--drop-syncs pinprof/workloads/waits.py:58",
-        "pageable_blocking": "--pin --non-blocking",
-        "small_kernels": "--cuda-graph step",
-        "empty_cache": "--drop-allocs",
-        "mask_loss.stack": "--drop-syncs all",
-    }
-    analysis = analyse(read_trace(without_known_events().write(tmp_path / "empty.json")))
-    assert whatif_command(analysis.profile, analysis.findings) == ""
-
-
-def test_a_finding_without_a_line_says_what_was_seen(tmp_path: Path) -> None:
-    assert "the host runs no op and no call for 1.32 ms per step" in text_of(detector(), tmp_path)
-
-
 def test_batches_that_are_not_pinned_have_one_finding_with_both_changes() -> None:
     analysis = analysis_of(TRACES / "runs" / "images.before.json.gz")
     text = to_brief(analysis.profile, analysis.findings, width=200)
@@ -184,18 +129,3 @@ def test_what_a_change_makes_possible_is_told_with_what_both_save() -> None:
     analysis = analysis_of(TRACES / "pageable_blocking.json.gz")
     text = to_brief(analysis.profile, analysis.findings, width=200)
     assert "With the copies one step ahead, on a stream of their own (PIN301), together: saves 2.8 ms" in text
-
-
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("loss_item.stack", "`.item()`, pinprof/workloads/waits.py:43\n"),  # what to change names it, too
-        ("empty_cache", "Host waits, as traced: 8.5 ms per step; longest 8.1 ms: GPU memory is freed, step\n"),
-        ("pairs/lightning_item.before", "Host waits, as traced: 7.0 µs per step: `.item()`, aten::item\n"),
-        ("clean", "Host waits: none in these steps\n"),
-    ],
-)
-def test_the_longest_wait_is_named_with_its_line(name: str, line: str) -> None:
-    analysis = analysis_of(TRACES / f"{name}.json.gz")
-    text = to_brief(analysis.profile, analysis.findings, width=WIDTH)
-    assert line in text

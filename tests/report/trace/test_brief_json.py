@@ -7,20 +7,18 @@ from typing import Any
 
 import pytest
 from analysed import analysed, host_alone
-from command_line import copying_trace, invoke, is_one_line_error
+from command_line import copying_trace, invoke
 from fitting import fitting, pointed_at
 from host_builder import host_profile
 from msgspec import to_builtins
-from recordings import RECORDINGS, TRACES, analysis_of, each_recording, rank_part_of
+from recordings import RECORDINGS, TRACES, analysis_of, each_recording
 
 from pinprof.analysis import Analysis
 from pinprof.document import MAX_BRIEF_BYTES
-from pinprof.report.source import Code
 from pinprof.report.trace.brief_json import traces_to_brief_json
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.verdict import headline
-from pinprof.rules.search import RULES
 from pinprof.trace.metadata.sampled_stacks import HOST_KEY
 
 SAMPLES = host_profile(
@@ -76,11 +74,6 @@ def test_findings_come_in_the_order_of_the_short_report_with_line_saving_numbers
     assert brief["verdict"]["finding"] == first["id"]
 
 
-def test_lines_of_code_are_left_out_where_that_is_asked_for() -> None:
-    analysis = analysis_of(TRACES / "loss_item_host_work.stack.json.gz")
-    assert brief_of(analysis, code=Code(quotes=False))["traces"][0]["findings"][0]["code"] is None
-
-
 def test_what_a_trace_cannot_tell_is_null_with_its_reason_and_the_way_out(tmp_path: Path) -> None:
     brief = brief_of(analysed(host_alone(), tmp_path, "no_gpu.json.gz"))["traces"][0]
     assert brief["findings"] == []
@@ -106,33 +99,6 @@ def test_without_a_gpu_the_lines_that_take_the_time_are_named(tmp_path: Path) ->
     assert [pointed_at(whole, line["id"])["share"] for line in lines] == [0.6, 0.3, 0.1]
 
 
-@pytest.mark.slow
-def test_of_a_job_the_brief_has_the_ranks_and_the_one_to_look_at() -> None:
-    paths = [TRACES / "ranks" / f"averaged_loss.rank{rank}.before.json.gz" for rank in (0, 1)]
-    brief = fitting(invoke("report", *paths, "--json", "-", "--brief").stdout)
-    whole = json.loads(invoke("report", *paths, "--json", "-").stdout)
-    shown = whole["ranks"]["shown_rank"]
-    assert [trace["rank"] for trace in brief["traces"]] == [shown]
-    assert brief["more_traces"] == 1
-    assert brief["ranks"]["slowest_rank"] == whole["ranks"]["slowest_rank"]
-    assert {row["rank"]: row["alone_ms"] for row in brief["ranks"]["rows"]} == {
-        row["rank"]: row["alone_ms"] for row in whole["ranks"]["rows"]
-    }
-    assert all(pointed_at(whole, pointer) is not None for pointer in ids(brief))
-    first = brief["traces"][0]["findings"][0]
-    assert pointed_at(whole, first["id"])["rule"] == first["rule"]
-
-
-def test_more_traces_than_have_room_are_counted() -> None:
-    part = rank_part_of(TRACES / "loss_item_host_work.stack.json.gz")
-    text = traces_to_brief_json([(part.profile, part.findings)] * 40)
-    brief = fitting(text)
-    assert len(text.encode()) <= MAX_BRIEF_BYTES
-    assert len(brief["traces"]) >= 2
-    assert len(brief["traces"]) + brief["more_traces"] == 40
-    assert brief["traces"][1]["findings"][0]["id"] == "/traces/1/findings/0"
-
-
 def test_long_names_do_not_make_it_long(tmp_path: Path) -> None:
     folder = tmp_path
     for _ in range(8):
@@ -141,30 +107,3 @@ def test_long_names_do_not_make_it_long(tmp_path: Path) -> None:
     text = invoke("report", copying_trace(folder), "--json", "-", "--brief").stdout
     assert len(text.encode()) <= MAX_BRIEF_BYTES
     fitting(text)
-
-
-def test_a_brief_that_is_no_json_is_refused(tmp_path: Path) -> None:
-    trace = copying_trace(tmp_path)
-    for words in (("report", trace, "--brief"), ("compare", trace, trace, "--brief")):
-        refused = invoke(*words)
-        assert is_one_line_error(refused)
-        assert "--json" in refused.stderr
-    assert is_one_line_error(invoke("report", trace, "--json", "-", "--brief", "--hta"))
-
-
-@pytest.mark.parametrize("words", [("TRACE", "--json", "--brief"), ("--json", "--brief", "TRACE")])
-def test_json_without_a_file_is_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
-    trace = copying_trace(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    result = invoke("report", *(str(trace) if word == "TRACE" else word for word in words))
-    assert json.loads(result.stdout) == json.loads(invoke("report", trace, "--json", "-", "--brief").stdout)
-    assert [path.name for path in tmp_path.iterdir()] == [trace.name]
-
-
-def test_rules_that_change_numbers_say_so_in_their_texts() -> None:
-    for rule in RULES:
-        said = {"Results differ by rounding": "rounding", "Results change": "different"}
-        for words, numbers in said.items():
-            assert words not in rule.safe_if or rule.numbers == numbers, rule.id

@@ -410,13 +410,9 @@ def test_the_page_says_what_an_event_is(scripts: Page, tmp_path: Path) -> None:
     assert frames[0] == ["/home/me/train.py(12): train_step", "starts 0 ns into ProfilerStep#0", "lasts 4.00 ms"]
     assert band[0] == ["exposed copies", "lasts 40.0 µs"]
     assert copies[0] == [
-        "Memcpy HtoD (Pageable -> Device)",
-        "starts 150 µs into ProfilerStep#0",
-        "lasts 40.0 µs: 4.00 KiB at 0.10 GB/s",
-        "exposed for 40.0 µs (100 %): the memory is not pinned",
-        f"stream 7 of GPU 0 ({HOSTILE})",
-        "launched 40.0 µs earlier by cudaMemcpyAsync",
-        f"in {HOSTILE}",
+        *("Memcpy HtoD (Pageable -> Device)", "starts 150 µs into ProfilerStep#0"),
+        *("lasts 40.0 µs: 4.00 KiB at 0.10 GB/s", "exposed for 40.0 µs (100 %): the memory is not pinned"),
+        *(f"stream 7 of GPU 0 ({HOSTILE})", "launched 40.0 µs earlier by cudaMemcpyAsync", f"in {HOSTILE}"),
         "from train_step (/home/me/train.py)",
     ]
     assert back[0][3] == "overlapped: kernels run during all of it"
@@ -433,12 +429,8 @@ def test_the_page_counts_from_the_beginning_of_a_trace_without_steps(scripts: Pa
         ["cudaLaunchKernel", "starts 10.0 µs into the trace", "lasts 2.00 µs", "in aten::mm"],
         ["kernels alone", "lasts 50.0 µs"],
         [
-            "gemm",
-            "starts 50.0 µs into the trace",
-            "lasts 50.0 µs",
-            "stream 7 of GPU 0",
-            "launched 40.0 µs earlier by cudaLaunchKernel",
-            "in aten::mm",
+            *("gemm", "starts 50.0 µs into the trace", "lasts 50.0 µs", "stream 7 of GPU 0"),
+            *("launched 40.0 µs earlier by cudaLaunchKernel", "in aten::mm"),
         ],
         [
             "Memset",

@@ -33,8 +33,7 @@ def text_of(path: Path, **options: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "name",
-    slow_but(["mask_loss.stack"], ["mask_loss.stack", "pageable_blocking.stack", "small_kernels"]),
+    "name", slow_but(["mask_loss.stack"], ["mask_loss.stack", "pageable_blocking.stack", "small_kernels"])
 )
 def test_the_report_reads_as_kept(name: str, golden: Callable[[str, str], None]) -> None:
     text = text_of(TRACES / f"{name}.json.gz")
@@ -52,12 +51,6 @@ def test_a_trace_of_unlabelled_work_reads_as_kept(tmp_path: Path, golden: Callab
     builder.copy("HtoD (Host -> Device)", 0, 100, launch=0)
     builder.activity("kernel", "k", 150, 100, correlation=0, device=1, stream=7)
     golden("console-unlabelled.txt", text_of(builder.write(tmp_path / "unlabelled.json")))
-
-
-def test_colour_is_there_only_if_asked_for() -> None:
-    path = TRACES / "clean.json.gz"
-    assert "\x1b[" not in text_of(path)
-    assert "\x1b[" in text_of(path, color=True)
 
 
 def test_names_of_the_trace_cannot_write_to_the_terminal(tmp_path: Path) -> None:
@@ -105,34 +98,6 @@ def test_a_long_wait_is_not_said_to_cost_only_the_idle_time_after_it(tmp_path: P
     (row,) = [line for line in text.splitlines() if line.lstrip().startswith("pageable copy")]
     assert " ".join(row.split()[-10:-2]) == "8.03 ms 6.03 ms 2.00 ms 3.00 µs"  # 8033 = 6030 + 2000 + 3
     assert "costs nothing" not in text_of(pageable_copy_after(2_000, 6_000).write(tmp_path / "own.json"))
-
-
-def test_copies_at_the_same_time_are_told_where_the_table_counts_more_than_the_share(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(3):
-        builder.kernel(start + 10, 100, launch=start + 1)
-        builder.copy("HtoD (Pinned -> Device)", start + 200, 300, launch=start + 5, stream=20)
-        builder.copy("DtoH (Device -> Pinned)", start + 400, 200, launch=start + 9, stream=21)
-        builder.kernel(start + 700, 100, launch=start + 695)
-    text = text_of(builder.write(tmp_path / "both.json"))
-    assert "of 1.20 ms copy time is overlapped" in text  # 400 µs in each step, of copies of 300 and 200 µs
-    assert "copies overlap each other for 300 µs: this counts once here, and for each copy in the table" in text
-    assert "beside each other" not in text_of(pageable_copy_after(6_000, 2_000).write(tmp_path / "one.json"))
-
-
-def test_idle_time_in_calls_that_get_memory_is_not_said_to_come_after_them(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(3):
-        builder.kernel(start + 10, 90, launch=start + 1)
-        builder.op("aten::empty", start + 195, 110)
-        builder.call("cudaMalloc", start + 200, 100)
-        builder.op("aten::empty", start + 395, 110)
-        builder.call("cudaFree", start + 400, 100)
-        builder.kernel(start + 510, 90, launch=start + 505)
-    text = " ".join(text_of(builder.write(tmp_path / "memory.json")).split())
-    assert "the GPU is idle for 200 µs in them" in text
-    assert "aten::empty: 2 per step; as traced, the host waits 200 µs and the GPU is idle for 200 µs in them" in text
-    assert "aten::empty, aten::empty" not in text
 
 
 def test_waits_in_libraries_stand_below_the_line_that_calls_them(

@@ -71,12 +71,6 @@ def test_the_short_report_names_what_waits_in_one_of_twenty_steps(
     assert "outside of the recorded steps" in text_of(analysis)
 
 
-def test_a_line_of_the_table_of_waits_is_not_told_again(tmp_path: Path) -> None:
-    analysis = analysed(tmp_path, [wait(10, list(range(100)))])
-    assert "outside of the recorded steps" not in text_of(analysis)
-    assert syncs(analysis)["seen_elsewhere"] == []
-
-
 def test_a_line_that_waits_in_every_step_is_not_outside_of_the_recorded_steps(tmp_path: Path) -> None:
     analysis = analysed(tmp_path, [wait(10, list(range(100))), wait(20, list(range(100)))])
     text = text_of(analysis)
@@ -86,30 +80,7 @@ def test_a_line_that_waits_in_every_step_is_not_outside_of_the_recorded_steps(tm
     assert [line["every"] for line in syncs(analysis)["seen_elsewhere"]] == [1]
 
 
-def test_calls_of_one_line_on_several_paths_are_one(tmp_path: Path) -> None:
-    waits = [wait(20, [0, 10]), wait(20, [5, 15], waits=4)]
-    waits[0]["line"]["stack"].append("train.py:50:evaluate")
-    (seen,) = syncs(analysed(tmp_path, waits, steps=20))["seen_elsewhere"]
-    assert (seen["steps"], seen["every"], seen["count"]) == (4, 5, 6)
-
-
 def test_a_wait_after_the_watched_steps_is_said_to_be_there(tmp_path: Path) -> None:
     analysis = analysed(tmp_path, [wait(20, [100], called=None)])
     assert "after 100 watched steps" in text_of(analysis)
     assert syncs(analysis)["seen_elsewhere"][0]["steps"] == 0
-
-
-def test_many_lines_are_counted(tmp_path: Path) -> None:
-    text = text_of(analysed(tmp_path, [wait(number, [number]) for number in range(20, 35)]))
-    assert "and 5 more lines: --json" in text
-
-
-def test_names_in_the_trace_are_escaped(tmp_path: Path) -> None:
-    hostile = wait(20, [1], called="<script>alert(1)</script>")
-    hostile["line"]["file"] = "<script>"
-    assert "<script>alert(1)" not in to_html([analysed(tmp_path, [hostile])])
-
-
-def test_without_watching_nothing_is_said(tmp_path: Path) -> None:
-    analysis = analysed(tmp_path, [], steps=0)
-    assert "outside of the recorded steps" not in text_of(analysis)

@@ -5,12 +5,11 @@ from pathlib import Path
 import plotly.graph_objects as go
 import pytest
 from recordings import ROOT, TRACES
-from trace_builder import SIDE, TraceBuilder, without_known_events
+from trace_builder import SIDE, TraceBuilder
 
 import pinprof
 from pinprof.ground.errors import PinprofError
 from pinprof.notebook import Report, load
-from pinprof.report.timeline.kinds import EVENT_KINDS
 
 RECORDED = TRACES / "readback_async.stack.json.gz"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -69,28 +68,9 @@ def test_a_part_that_is_not_there_is_an_error(trace: Path, wrong: dict[str, tupl
         pinprof.timeline(trace, **wrong)
 
 
-def test_one_part_is_enough(trace: Path) -> None:
-    with pytest.raises(PinprofError, match="give one of them"):
-        pinprof.timeline(trace, steps=1, range_ms=(0, 1))
-
-
 def test_it_takes_paths_traces_and_reports(report: Report) -> None:
     figures = [pinprof.timeline(source) for source in (str(RECORDED), report.analysis.trace, report)]
     assert figures[0] == figures[1] == figures[2]
-
-
-def test_it_can_be_restyled(trace: Path) -> None:
-    figure = pinprof.timeline(trace)
-    figure.update_traces(marker_color="teal", selector={"name": "kernel"})
-    figure.update_layout(template="plotly_dark", title_text="mine")
-    assert [series.marker.color for series in figure.data if series.name == "kernel"] == ["teal"]
-    assert subtitle(figure)[1] == "All 4 complete steps, 3.99 ms."
-
-
-def test_an_empty_trace_has_an_empty_timeline(tmp_path: Path) -> None:
-    empty = without_known_events().write(tmp_path / "empty.json")
-    assert pinprof.timeline(empty).data == ()
-    assert load(empty).figures().keys() == {"timeline"}
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
@@ -119,27 +99,6 @@ def test_a_report_has_figures_of_its_numbers(report: Report) -> None:
         ("stalls", sum(cost.stall_ns + cost.idle_ns for _, cost in report.profile.waits) / report.profile.steps.count),
     ):
         assert sum(sum(figure.x) for figure in figures[name].data) == pytest.approx(expected / 1e6)
-
-
-def test_figures_have_the_looks_and_the_labels_of_the_page(report: Report) -> None:
-    figures = report.figures()
-    for figure in figures.values():
-        assert figure.layout.template.layout.font.family == "system-ui, sans-serif"
-        assert figure.layout.template.layout.plot_bgcolor == "#ffffff"
-    assert {figure.name for figure in figures["copies"].data} <= {kind.label for kind in EVENT_KINDS}
-    assert [figure.marker.pattern.shape for figure in figures["stalls"].data] == [None, "/", "-", "\\"]
-
-
-def test_withheld_numbers_have_no_figure(tmp_path: Path) -> None:
-    builder = training()
-    for number in range(100):
-        builder.call("cudaLaunchKernel", 910 + number / 2, 0.2)  # their kernels are lost
-    report = load(builder.write(tmp_path / "trace.json"))
-    why = report.profile.withheld
-    assert why.overlap
-    assert why.busy
-    assert why.drain
-    assert report.figures().keys() == {"timeline"}
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.notebook import Report, load
-from pinprof.report.charts.figures import icicle
 from pinprof.report.charts.flame import host_flame
 from pinprof.report.trace import text
 from pinprof.report.trace.json import traces_to_json
@@ -62,13 +61,6 @@ def test_a_host_bound_step_lists_the_lines_of_the_program(tmp_path: Path) -> Non
     assert line.split()[2:] == ["torch", "60", "%", "±", "9", "1.20", "ms", "60"]
 
 
-def test_it_is_shown_where_the_gpu_is_the_limit_too(tmp_path: Path) -> None:
-    shown = report(tmp_path, SAMPLES, busy=980, step_ms=1.0)
-    assert shown.profile.bound == "gpu"
-    assert TITLE in str(shown)
-    assert SECTION in to_html([shown.analysis])
-
-
 def test_without_samples_no_output_speaks_of_it(tmp_path: Path) -> None:
     shown = report(tmp_path, None)
     assert of_json(shown) is None
@@ -76,14 +68,6 @@ def test_without_samples_no_output_speaks_of_it(tmp_path: Path) -> None:
     assert SECTION not in to_html([shown.analysis])
     assert host_flame(shown.profile) is None
     assert "host" not in shown.figures()
-
-
-def test_why_there_are_no_samples_is_said(tmp_path: Path) -> None:
-    shown = report(tmp_path, HostProfile(10.0, 0, 0, 0.0, why_not="the alarm is in use"))
-    assert "not sampled: the alarm is in use" in str(shown)
-    assert "Not sampled: the alarm is in use" in to_html([shown.analysis])
-    assert of_json(shown)["why_not"] == "the alarm is in use"
-    assert of_json(shown)["samples"] == 0
 
 
 def test_json_has_the_stacks_and_their_sums(tmp_path: Path) -> None:
@@ -96,32 +80,6 @@ def test_json_has_the_stacks_and_their_sums(tmp_path: Path) -> None:
     assert (first["file"], first["line"], first["share"], first["per_step_ms"]) == ("model.py", 4, 0.6, 1.2)
     assert host["functions"][0]["function"] == "forward"
     assert sum(row["samples"] for row in host["lines"]) == 100
-
-
-def test_the_icicle_is_as_wide_as_the_samples(tmp_path: Path) -> None:
-    graph = host_flame(report(tmp_path, SAMPLES).profile)
-    assert graph
-    (series,) = icicle(graph).data
-    of_label = dict(zip(series["labels"], series["values"], strict=True))
-    assert of_label == {
-        "the main thread": 100,
-        "train.py:9": 90,
-        "train.py:8": 10,
-        "forward:4": 60,
-        "forward:3": 30,
-        "forward:5": 60,
-        "__next__:7": 10,
-    }
-    hover = dict(zip(series["labels"], series["hovertext"], strict=True))
-    assert hover["forward:3"] == "forward (model.py:3): 30 % of the time, 600 µs of the step, 30 samples"
-
-
-def test_functions_that_only_wrap_modules_are_left_out_of_the_icicle(tmp_path: Path) -> None:
-    wrapper = "torch/nn/modules/module.py:1:Module._call_impl"
-    samples = host_profile((5, f"a.py:1:f > {wrapper} > b.py:2:forward"), (5, f"a.py:1:f > {wrapper}"))
-    graph = host_flame(report(tmp_path, samples).profile)
-    assert graph
-    assert set(icicle(graph).data[0]["labels"]) == {"the main thread", "f:1", "forward:2", "Module._call_impl:1"}
 
 
 def test_hostile_names_are_texts_everywhere(tmp_path: Path) -> None:
@@ -167,30 +125,3 @@ def test_without_work_of_a_gpu_the_report_names_the_lines_that_take_the_time(tmp
     assert "3. " not in text
     assert "To see copies and waits: record" in text
     assert "First: " in to_html([shown.analysis])
-
-
-def test_shares_of_few_samples_are_left_to_the_tables(tmp_path: Path) -> None:
-    shown = of_host_alone(tmp_path, host_profile((3, "train.py:4:f"), (1, "train.py:5:g")))
-    assert "The host: its samples, 4, are too few to tell where the time goes" in " ".join(short(shown).split())
-    assert "%" not in short(shown).replace("aten::mm 80.0 µs (8 %)", "")
-
-
-def test_without_samples_the_wait_for_the_dataloader_is_said(tmp_path: Path) -> None:
-    shown = of_host_alone(tmp_path, None, fetches=600)
-    assert "The host: 600 µs in the DataLoader, 60 % of the step as traced, 1.00 ms" in " ".join(short(shown).split())
-    assert "The host:" not in short(of_host_alone(tmp_path, None))
-
-
-def test_a_program_without_a_gpu_has_the_phases_below_the_line_that_calls_a_trainer(tmp_path: Path) -> None:
-    stack = "train.py:9:<module> > lib/trainer.py:1:train > "
-    host = host_profile(
-        (60, f"{stack}torch/nn/modules/module.py:3:_call_impl > lib/bert.py:4:forward"),
-        (29, f"{stack}torch/_tensor.py:6:backward"),
-        (10, f"{stack}torch/optim/adam.py:8:step"),
-        (1, f"{stack}lib/trainer.py:7:log"),
-    )
-    shown = report(tmp_path, host, busy=0)
-    brief = text.to_brief(shown.profile, shown.analysis.findings)
-    assert "below it: forward 60 %, backward 29 %, optimizer 10 %\n" in brief
-    (called,) = of_json(shown)["called"]
-    assert called["parts"] == {"forward": 60, "backward": 29, "optimizer": 10, "log": 1}

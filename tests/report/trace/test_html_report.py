@@ -3,19 +3,15 @@ import re
 from pathlib import Path
 
 import pytest
-from analysed import analysed, host_alone
+from analysed import analysed
 from one_after_another import one_after_another
 from page_reader import Page
 from recordings import TRACES, analysis_of
 from trace_builder import COMPUTE, SIDE, TraceBuilder, without_known_events
 
-from pinprof.analyses.copies import REASONS
-from pinprof.analyses.idle import IDLE_CAUSES
-from pinprof.analyses.syncs.causes import WAIT_CAUSES
-from pinprof.report.html import Column, HtmlBarPart, Markup, facts, inline_html, shares, table
-from pinprof.report.page import page
+from pinprof.report.html import Markup, inline_html
 from pinprof.report.timeline.worst_instance import worst_instance
-from pinprof.report.trace.page import timeline_page, to_html
+from pinprof.report.trace.page import to_html
 
 STREAMS = [f"stream {COMPUTE}", f"stream {SIDE}"]
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -89,8 +85,7 @@ def test_the_numbers_come_first_then_findings_with_their_fixes_and_the_tables_la
     assert re.search(r"[\d.]+ ms per step \(estimated; [\d.]+ to [\d.]+\).* As traced: 1.00 ms, in the trace", text)
     assert "HtoD pageable 3 2.86 MiB 900 µs 300 µs 600 µs 3.33 GB/s 2.07 ms" in text
     assert re.search(
-        r"saves \d+ µs \(\d+ to \d+\), \d+ % of the step copies of pageable memory train_step \(\S+\) PIN101 ",
-        text,
+        r"saves \d+ µs \(\d+ to \d+\), \d+ % of the step copies of pageable memory train_step \(\S+\) PIN101 ", text
     )
     assert "train_step (/home/me/train.py)" in text
     assert "Fix: Pin the host side" in text
@@ -99,28 +94,6 @@ def test_the_numbers_come_first_then_findings_with_their_fixes_and_the_tables_la
     assert "Safe if: staging is not written to before its last copy has ended" in text
     lean = Page(to_html([analysis_of(TRACES / "loader_pinned.json.gz")])).text
     assert lean.index("Timeline") < lean.index("Not in this trace")
-
-
-def test_few_links_lead_to_all_parts_and_findings_to_their_moment(tmp_path: Path) -> None:
-    read = report_of(copying(), tmp_path)
-    links = [attributes["href"] for tag, attributes in read.tags if tag == "a"][1:]
-    parts = ["findings", "timeline", "tables", "kernels", "waits", "steps"]
-    assert links == [f"#{part}-1" for part in parts]
-    shown = [attributes for tag, attributes in read.tags if tag == "button" and attributes.get("class") == "see"]
-    assert shown
-    assert all("data-zoom" in attributes for attributes in shown)
-
-
-def test_a_finding_is_coloured_by_what_its_fix_saves() -> None:
-    read = Page(to_html([analysis_of(TRACES / "pinned_blocking.json.gz")]))
-    classes = [attributes["class"] for tag, attributes in read.tags if tag == "article"]
-    assert classes == ["finding medium", "finding high", "finding low"]  # of 10.5 ms 993 µs, 9.2 ms at most, 84 µs
-    assert re.search(r"saves 0.99 ms \([^)]+\), 9 % of the step", read.text.replace("\N{NO-BREAK SPACE}", " "))
-
-
-def test_what_all_fixes_leave_of_the_step_is_a_bar_below_it() -> None:
-    text = Page(to_html([analysis_of(TRACES / "pairs" / "everything_at_once.before.json.gz")])).text
-    assert text.index("kernels: 3.11") < text.index("3.71 \u2192 3.") < text.index("What to do")
 
 
 def test_a_finding_lists_all_its_sites_and_shows_the_costliest_in_the_timeline(tmp_path: Path) -> None:
@@ -164,32 +137,6 @@ def test_an_empty_trace_has_a_page(tmp_path: Path) -> None:
     assert "GPU activities" in read.text
 
 
-def test_a_trace_of_the_host_alone_has_a_page_without_gpu(tmp_path: Path) -> None:
-    text = report_of(host_alone(4), tmp_path).text
-    assert "Step: 100 µs, in the trace" in text
-    assert "What to do" not in text
-    assert "Where the step goes" not in text
-    assert "All 4 steps, 390 µs; shown at first: ProfilerStep#1 to ProfilerStep#3" in text
-
-
-def test_several_traces_have_a_section_each_and_share_the_room(tmp_path: Path) -> None:
-    read = Page(to_html([analysed(copying(), tmp_path, f"rank{rank}.json") for rank in range(3)]))
-    sections = [attributes["id"] for tag, attributes in read.tags if tag == "section"]
-    links = [attributes["href"] or "" for tag, attributes in read.tags if tag == "a"]
-    to_sections = [link for link in links if link.startswith("#trace")]
-    assert to_sections == [f"#{name}" for name in sections] == ["#trace-1", "#trace-2", "#trace-3"]
-    assert {link[1:] for link in links} <= {attributes["id"] for _, attributes in read.tags if "id" in attributes}
-    assert len(read.figures) == 3
-    assert read.misnested == []
-
-
-def test_the_timeline_alone_has_the_same_figure(tmp_path: Path) -> None:
-    analysis = analysed(copying(), tmp_path)
-    alone = Page(timeline_page(analysis))
-    assert alone.figures == Page(to_html([analysis])).figures
-    assert "What to do" not in alone.text
-
-
 def test_the_packed_timeline_is_complete(tmp_path: Path) -> None:
     (packed,) = report_of(copying(), tmp_path).figures
     seen = [lane["label"] for lane in packed["lanes"] if not lane.get("folded")]
@@ -222,45 +169,6 @@ def test_plain_text_in_html_is_escaped_and_without_control_characters_html_is_no
     assert Markup("<br>").join(["<", Markup("<i>")]) == "&lt;<br><i>"
     assert Markup("<br>") + "\x1b&" == f"<br>{unknown}&amp;"
     assert inline_html("< 1 ms") == "&lt; 1\N{NO-BREAK SPACE}ms"
-
-
-def test_titles_cells_and_terms_are_escaped_and_numbers_are_marked() -> None:
-    text = table("a < b", [Column("name"), Column("n", is_number=True)], [("<x>", "1")])
-    assert '<th scope="row">&lt;x&gt;</th><td class="count">1</td>' in text
-    assert "<caption>a &lt; b</caption>" in text
-    assert facts([("<", "1 ms", "&")]).startswith('<dl class="facts">\n<div><dt>&lt;</dt>')
-    assert "<title>&lt;/title&gt;</title>" in page("</title>", Markup())
-
-
-def test_shares_leave_out_what_is_zero_and_are_escaped() -> None:
-    parts = [("a", 1, "1 ms", "#000000"), ("b", 0, "0 ns", "#ffffff"), ("c", 3, "3 ms", "#111111")]
-    text = shares("all", [HtmlBarPart(*part) for part in parts]).replace("\N{NO-BREAK SPACE}", " ")
-    assert "a: 1 ms (25 %)" in text
-    assert "c: 3 ms (75 %)" in text
-    assert "b:" not in text
-    tiny = [HtmlBarPart("a", 1, "1 ns", "#000000"), HtmlBarPart("b", 999, "999 ns", "#111111")]
-    assert "a: 1 ns (&lt;1 %)" in shares("all", tiny).replace("\N{NO-BREAK SPACE}", " ")
-
-
-@pytest.mark.parametrize("name", ["mask_loss.stack", "loss_item_host_work.stack", "pageable_blocking"])
-def test_the_page_names_what_waits_as_people_write_it(name: str) -> None:
-    text = Page(to_html([analysis_of(TRACES / f"{name}.json.gz")])).text
-    assert "`" not in text  # what is code stands as code
-    codes = (code for code in (*WAIT_CAUSES, *IDLE_CAUSES, *REASONS) if "_" in code)
-    assert not [code for code in codes if code in text]
-
-
-def test_kinds_of_kernels_are_a_picture_where_there_are_two(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for start in builder.steps(3):
-        builder.kernel(start + 100, 300, launch=start + 10, name="ampere_fp16_s16816gemm_fp16")
-        builder.kernel(start + 450, 100, launch=start + 20, name="ampere_sgemm_128x64")
-        builder.kernel(start + 600, 200, launch=start + 30, name="vectorized_elementwise_kernel")
-    read = report_of(builder, tmp_path)
-    text = read.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert "matrix products 2 400 µs 67 % 75 % on tensor cores ampere" in text
-    assert "elementwise 1 200 µs 33 % - vectorized_elementwise_kernel" in text
-    assert "Kernels by what they do, and by name" not in report_of(copying(), tmp_path).text
 
 
 def test_a_gpu_that_waits_for_launches_is_shown_at_its_longest_gap() -> None:

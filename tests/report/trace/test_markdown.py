@@ -80,13 +80,6 @@ def test_it_is_written_or_printed_alone(tmp_path: Path) -> None:
     assert is_one_line_error(invoke("report", trace, "--md", file))
 
 
-def test_of_a_job_it_has_the_verdict_on_the_ranks_and_the_rank_to_look_at() -> None:
-    paths = [TRACES / "ranks" / f"averaged_loss.rank{rank}.before.json.gz" for rank in (0, 1)]
-    text = invoke("report", *paths, "--md", "-").stdout
-    assert text.startswith("**")
-    assert text.count("### `") == 1
-
-
 def test_without_gpu_work_it_says_how_to_record_it(tmp_path: Path) -> None:
     analysis = analysed(host_alone(), tmp_path, "no_gpu.json.gz")
     text = traces_to_markdown([(analysis.profile, analysis.findings)])

@@ -26,9 +26,7 @@ from pinprof.report.trace.step import (
     step_fact,
     step_parts,
 )
-from pinprof.report.trace.text import trace_to_text
 from pinprof.report.view import Fact
-from pinprof.rules.rule import Findings
 from pinprof.trace import read_trace
 
 MS = 1e6
@@ -65,12 +63,7 @@ def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Pat
     assert list(division_facts(profile)) == [
         Fact("kernels", "400 µs", "44 % of the step, 100 µs of it overlaps copies", mark="█"),
         Fact("exposed copies", "200 µs", "22 % of the step, another 100 µs overlaps kernels", mark="▓"),
-        Fact(
-            "GPU idle",
-            "300 µs",
-            "33 % of the step, mostly has no work after a host wait",
-            mark="░",
-        ),
+        Fact("GPU idle", "300 µs", "33 % of the step, mostly has no work after a host wait", mark="░"),
         Fact("host stalls", "690 µs", "77 % of the step, in 1 wait"),
     ]
     mean = busiest(profile)
@@ -121,58 +114,10 @@ def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) 
     assert late.meaning == "the GPU mostly waits for launches"
 
 
-def test_a_step_that_begins_without_work_is_not_said_to_stage_copies(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    builder.step(0, 0, 9000)
-    builder.copy("HtoD (Pageable -> Device)", 5002, 290, launch=5001, call=285)
-    builder.kernel(5300, 3600, launch=5295)
-    limit = bound_fact(measured(builder, tmp_path))
-    assert limit
-    assert limit.meaning == "the GPU is mostly idle before its first work and after its last"
-
-
-def queued_but_idle() -> TraceBuilder:
-    """Three steps of 1000 µs: the host waits 900 µs for two kernels of 100 µs, 700 apart.
-
-    Both were launched before the wait, so that the second waited for something else.
-    """
-    builder = TraceBuilder()
-    for time in builder.steps(3):
-        builder.kernel(time + 60, 100, launch=time + 10)
-        builder.kernel(time + 860, 100, launch=time + 30)
-        builder.call("cudaDeviceSynchronize", time + 60, 901)
-    return builder
-
-
-def test_only_while_the_gpu_works_is_a_stall_no_loss_and_what_is_queued_is_not_the_hosts_limit(tmp_path: Path) -> None:
-    profile = measured(queued_but_idle(), tmp_path)
-    *_, stalls = division_facts(profile)
-    assert stalls.number == "901 µs"
-    assert stalls.meaning.endswith("in 1 wait; the GPU runs earlier work for 200 µs of that, which no fix shortens")
-    assert not [sentence for sentence in surprises(profile) if "no loss" in sentence]
-    limit = bound_fact(profile)
-    assert limit
-    assert limit.meaning == "queued work of the GPU cannot start yet"
-
-
 def test_a_trace_without_steps_has_parts_of_the_trace(tmp_path: Path) -> None:
     profile = measured(training(annotated=False), tmp_path)
     assert step_fact(profile).name == "trace"
     assert all("of the trace" in fact.meaning for fact in division_facts(profile))
-
-
-def test_of_several_gpus_the_busiest_is_shown_and_named(tmp_path: Path) -> None:
-    builder = training()
-    builder.kernel(300, 60, launch=30, device=1)
-    profile = measured(builder, tmp_path)
-    assert [fact.name for fact in division_facts(profile)] == [
-        "kernels on GPU 0",
-        "exposed copies on GPU 0",
-        "idle on GPU 0",
-        "host stalls",
-    ]
-    text = " ".join(trace_to_text(profile, Findings()).split())
-    assert "GPU 1 kernels 2 %, exposed copies 0 %, idle 98 % of it" in text
 
 
 def test_what_the_trace_is_not_fit_for_is_not_divided(tmp_path: Path) -> None:
