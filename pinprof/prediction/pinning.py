@@ -15,7 +15,7 @@ from pinprof.replay.bound import feed_of
 from pinprof.trace.callers import outermost_op
 from pinprof.trace.links import step_at
 from pinprof.trace.spans.idle_times import long_pauses
-from pinprof.trace.spans.one_time_work import NEVER
+from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL
 from pinprof.trace.tables import DTOH, HTOD, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 
 Rates: TypeAlias = Annotated[
@@ -132,7 +132,7 @@ def freed_batches(details: Details) -> Intervals:
     copies = (gpu.direction == HTOD) & (gpu.host_memory == PAGEABLE) & (gpu.bytes >= MIN_SHARED_BYTES)
     rows = np.flatnonzero(copies & (details.trace.links.launch != NONE))
     if not loader.by_workers or loader.pinned is not False or not len(rows):
-        return NEVER
+        return NO_TIMES_AT_ALL
     return _pauses_of_freeing(details.trace, loader.times, rows, also_before=False)
 
 

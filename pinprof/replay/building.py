@@ -48,7 +48,7 @@ from pinprof.trace.tables import (
     rows_by,
 )
 
-MOST_SPREAD = 2.5
+MAX_SPREAD_OF_LAUNCHES = 2.5
 """The largest spread of launches that counts: a larger one comes from the program."""
 
 
@@ -147,7 +147,7 @@ class _Builder:
         if not len(times):
             return 0.0, 1.0
         usual, long = np.percentile(times, [50, 90])
-        return float(usual), min(float(long) / max(float(usual), 1.0), MOST_SPREAD)
+        return float(usual), min(float(long) / max(float(usual), 1.0), MAX_SPREAD_OF_LAUNCHES)
 
     def queue_depth(self) -> int:
         """Return how many launches a stream holds: `QUEUE_DEPTH`, or more if a stream held more.

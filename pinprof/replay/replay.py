@@ -43,7 +43,7 @@ PYTHON_COST = 0.3
 """The profiler's cost of a recorded Python function as a multiple of its cost of an op. Of 0.3, 0.6, 1 and 1.5, this
 value gives the least scatter of the costs that fit 14 programs recorded with stacks."""
 
-MOST_CALLS = 12_000
+MAX_CALLS_REPLAYED = 12_000
 """The most calls of replayed steps: a replay takes a µs or two for each, and dozens of replays are made."""
 CALLS_PER_REPLAY = 8_000
 """The calls that a replay runs, about; longer programs run once."""
@@ -348,7 +348,7 @@ def _takes_input(programs: Sequence[Program]) -> bool:
 
 
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:
-    """Return per trace the complete steps nearest to the middle, at most `MOST_CALLS` calls, and at least one step.
+    """Return per trace the complete steps nearest to the middle: at most `MAX_CALLS_REPLAYED` calls, at least a step.
 
     They are the same steps of the job on all ranks: steps are counted from the first one that was recorded whole, and a
     step that is unlike the others on one rank is left out on all.
@@ -367,6 +367,6 @@ def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:
     )
     middle = (count - 1) / 2
     order = np.argsort(np.abs(np.arange(count) - middle), kind="stable")
-    kept = np.cumsum(np.asarray(calls)[order]) <= MOST_CALLS
+    kept = np.cumsum(np.asarray(calls)[order]) <= MAX_CALLS_REPLAYED
     kept[:1] = True
     return [sorted(steps[order[kept]].tolist()) for steps in complete]

@@ -37,7 +37,7 @@ PIN_OR_HAVE_PINNED = (
     "(PIN105); then non_blocking=True to the copies."
 )
 """What to do if the trace does not show whether the DataLoader pins."""
-UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
+SENT_UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
     "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, unpinned. "
     "Allocate it once with pin_memory=True and refill it, each time after an event that shows that its last copy has "
@@ -77,9 +77,7 @@ def search_pageable(code: int) -> Search:
             evidence = _evidence(details, copies, what)
             if code != HTOD or not details.trace.info.spawned:
                 return evidence
-            sent = (
-                f"{evidence.text}; multiprocessing started this process: {UNPINNED}"  # another process may have sent it
-            )
+            sent = f"{evidence.text}; multiprocessing started this process: {SENT_UNPINNED}"  # it may have been sent
             return replace(evidence, text=sent, fix=PIN_HERE)
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen & ~by_library), evidence_of)

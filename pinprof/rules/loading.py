@@ -10,7 +10,7 @@ from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed
 from pinprof.rules.rule import Evidence
 
-MOST_WORKERS = 8
+MAX_WORKERS_ADVISED = 8
 READY_SHARE_OF_STEP = 0.7
 """If workers make a batch in this share of a step, they have batches ready, and the thread that pins is late."""
 USUAL_WORKERS = 4
@@ -38,7 +38,7 @@ def workers_of(details: Details) -> Workers | None:
         return None
     now, cpus = info.made.drawn[0].num_workers, info.made.cpus
     room = max(1, cpus // max(1, info.world_size or 1)) - 1  # processes share the cores
-    wanted = min(room, max(2 * now, USUAL_WORKERS), max(MOST_WORKERS, now))
+    wanted = min(room, max(2 * now, USUAL_WORKERS), max(MAX_WORKERS_ADVISED, now))
     return Workers(now, wanted, cpus)
 
 

@@ -28,7 +28,7 @@ from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace,
 
 T = TypeVar("T")
 
-MAX_FRAMES_KEPT = 24
+FRAMES_PER_STACK = 24
 """The innermost frames of a stack that are kept; further ones too, up to the user's own code."""
 
 MAX_FRAMES_INSIDE_USERS = 200
@@ -225,7 +225,7 @@ def _names_around(trace: Trace, function: int) -> Iterator[str]:
 def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
     """Return the frames of a stack, innermost first, that are kept.
 
-    These are MAX_FRAMES_KEPT frames, and all up to the innermost of the user's own code; of those inside the user's,
+    These are FRAMES_PER_STACK frames, and all up to the innermost of the user's own code; of those inside the user's,
     the innermost MAX_FRAMES_INSIDE_USERS.
     """
     stack: list[T] = []
@@ -234,9 +234,9 @@ def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
         reached_users = reached_users or is_users(entry)
         if reached_users or len(stack) < MAX_FRAMES_INSIDE_USERS:
             stack.append(entry)
-        if reached_users and len(stack) >= MAX_FRAMES_KEPT:
+        if reached_users and len(stack) >= FRAMES_PER_STACK:
             return stack
-    return stack if reached_users else stack[:MAX_FRAMES_KEPT]
+    return stack if reached_users else stack[:FRAMES_PER_STACK]
 
 
 LONGEST_MODULE_CHARS: Final = 200

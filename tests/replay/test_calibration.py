@@ -6,10 +6,10 @@ from msgspec import structs
 
 from pinprof.replay.calibration import (
     HOST_SHARE,
-    LEAST_LAUNCHES,
     LONG_RUN_OF_GPU,
+    MAX_COST_IN_LAUNCHES,
     MAX_COST_NS,
-    MOST_LAUNCHES,
+    MIN_COST_IN_LAUNCHES,
     USUAL_NS,
     Way,
     expected,
@@ -52,12 +52,18 @@ EVEN = program_of(8_000, 8_000, launch_ns=4_000)
             HOST_SHARE["plain"] * 4_000,
             id="nothing of rare long work",
         ),
-        pytest.param(program_of(100_000, 100_000, launch_ns=4_000), MOST_LAUNCHES * 4_000, id="at most some launches"),
-        pytest.param(program_of(500, 500, launch_ns=4_000), LEAST_LAUNCHES * 4_000, id="at least a part of a launch"),
+        pytest.param(
+            program_of(100_000, 100_000, launch_ns=4_000), MAX_COST_IN_LAUNCHES * 4_000, id="at most some launches"
+        ),
+        pytest.param(
+            program_of(500, 500, launch_ns=4_000), MIN_COST_IN_LAUNCHES * 4_000, id="at least a part of a launch"
+        ),
         pytest.param(program_of(1e6, launch_ns=1e6), MAX_COST_NS, id="at most the largest"),
         pytest.param(program_of(6_000, launch_ns=0.0), USUAL_NS, id="the usual one without launches"),
         pytest.param(
-            program_of(6_000, launch_ns=4_000, events=0.0), LEAST_LAUNCHES * 4_000, id="a part of a launch without ops"
+            program_of(6_000, launch_ns=4_000, events=0.0),
+            MIN_COST_IN_LAUNCHES * 4_000,
+            id="a part of a launch without ops",
         ),
     ],
 )

@@ -168,15 +168,15 @@ WAITS: Final = {
 WAIT_CAUSES: Final = tuple(WAITS)
 CAUSE_CODE: Final = {cause: code for code, cause in enumerate(WAIT_CAUSES)}
 
-SYNCHRONIZES: Final = tuple(
+SYNCHRONIZE_CAUSES: Final = tuple(
     name for name, cause in WAITS.items() if cause.call_kind in (calls.STREAM, calls.DEVICE, calls.EVENT)
 )
 """Causes that the program asked for by name, if no op is around the call."""
-ALLOCATIONS: Final = frozenset(name for name, cause in WAITS.items() if cause.call_kind in calls.ALLOCATING)
+ALLOCATION_CAUSES: Final = frozenset(name for name, cause in WAITS.items() if cause.call_kind in calls.ALLOCATING)
 """Causes that take the host's time whether or not it waits for the GPU."""
-BLOCKING_COPIES: Final = frozenset(name for name, cause in WAITS.items() if cause.is_blocking_copy)
-OF_COPIES_TO_GPU: Final = frozenset(name for name, cause in WAITS.items() if cause.goes_with_copies)
-HELD_UP: Final = frozenset(name for name, cause in WAITS.items() if cause.held_up)
+BLOCKING_COPY_CAUSES: Final = frozenset(name for name, cause in WAITS.items() if cause.is_blocking_copy)
+WAITS_FOR_COPIES_TO_GPU: Final = frozenset(name for name, cause in WAITS.items() if cause.goes_with_copies)
+HELD_UP_LAUNCHES: Final = frozenset(name for name, cause in WAITS.items() if cause.held_up)
 """Causes for which a launch takes long, while the host waits for no work of the GPU."""
 
 

@@ -8,7 +8,7 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import host_ops, late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAMED_CHARS
-from pinprof.trace.spans.phases import NODE
+from pinprof.trace.spans.phases import NODE_PREFIX
 
 FIX_OF_WRITES = (
     "Write the values on the GPU if only the GPU needs them, or fill another buffer in a DataLoader's worker. A buffer "
@@ -22,7 +22,7 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
     if not late:
         return
     for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
-        if name.startswith(NODE):  # it runs Python (PIN603), or others had the thread's CPU, or Python's lock
+        if name.startswith(NODE_PREFIX):  # it runs Python (PIN603), or others had the thread's CPU, or Python's lock
             continue
         same_op = rows[[ops.name_of(row) == name for row in rows.tolist()]]
         time = float(ops.duration_ns[same_op].sum()) / profile.steps.divisor

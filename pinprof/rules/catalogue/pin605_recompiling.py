@@ -12,7 +12,7 @@ from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.spans.one_time_work import (
-    REGION,
+    REGION_PREFIX,
     ThreadTimes,
     capture_times,
     compile_times,
@@ -78,10 +78,10 @@ def _rows(trace: Trace, times: ThreadTimes, again: Bools) -> list[tuple[int, int
 def _new_regions(trace: Trace, again: Bools) -> str:
     """Return which compiled code runs for the first time in these steps, to follow the evidence."""
     ops = trace.ops
-    rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION)))
+    rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION_PREFIX)))
     names, first = np.unique(ops.name[rows], return_index=True)
     step = step_at(trace.steps, ops.start_ns[rows[first]])
-    new = sorted(ops.names[name].removeprefix(REGION) for name in names[(step != NONE) & again[step]].tolist())
+    new = sorted(ops.names[name].removeprefix(REGION_PREFIX) for name in names[(step != NONE) & again[step]].tolist())
     return f"; new there (frame/version): {listed(new, MAX_REGIONS_NAMED)}" if new else ""
 
 

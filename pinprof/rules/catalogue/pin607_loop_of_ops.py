@@ -10,7 +10,7 @@ from pinprof.ground.units import counted, duration, how_many, listed, percent, s
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
-from pinprof.rules.loops import NORM_OPS, SEQUENTIAL, Loop, LoopKind, find_loops, in_one_call, place_of_loop
+from pinprof.rules.loops import NORM_OPS, SEQUENTIAL_LOOPS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
 from pinprof.rules.rule import Evidence, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED
 from pinprof.trace.lines import Place
@@ -111,7 +111,7 @@ def _title(loop: Loop, times: str) -> str:
 def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
     """Return what changes if one call does the work of each loop; of cells, if a graph launches them."""
     kind = loops[0].kind
-    if kind in SEQUENTIAL:
+    if kind in SEQUENTIAL_LOOPS:
         rows = np.concatenate([run.calls for loop in loops for run in (*loop.runs, *loop.of_backward)])
         return Edits(graphed=frozenset(rows.tolist()))
     longest = SHORT_KERNEL_OF_MODULE_NS if kind == "module" else SHORT_KERNEL_NS

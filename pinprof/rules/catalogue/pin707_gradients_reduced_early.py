@@ -19,7 +19,7 @@ from pinprof.trace.threads import optimizer_marks
 
 MIN_GRADIENT_ELEMENTS = 10_000
 """Collectives of fewer elements are of metrics, or of the statistics of normalizations; gradients come in buckets."""
-REDUCING = re.compile(r"(?i)all_?reduce|reduce_?scatter")
+REDUCING_KERNEL = re.compile(r"(?i)all_?reduce|reduce_?scatter")
 """What names a collective that adds up, or the kernel of one."""
 
 
@@ -60,7 +60,7 @@ def _adds_up(trace: Trace, row: int, least_elements: int) -> bool:
     gpu, message = trace.gpu, trace.gpu.message[row]
     called = gpu.names[gpu.collective[row]] if gpu.collective[row] != NONE else gpu.name_of(row)
     match = MESSAGE.fullmatch(gpu.names[message]) if message != NONE else None
-    return bool(REDUCING.search(called)) and (match is None or int(match[2]) >= least_elements)
+    return bool(REDUCING_KERNEL.search(called)) and (match is None or int(match[2]) >= least_elements)
 
 
 class _Pass(NamedTuple):

@@ -12,7 +12,7 @@ from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.callers import calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame, is_builtin
-from pinprof.trace.lines import EDGE, LINE_MARK, Context, Contexts, RecordedLines, SourceLine
+from pinprof.trace.lines import END_OF_STEP, LINE_MARK, Context, Contexts, RecordedLines, SourceLine
 from pinprof.trace.links import outermost, step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
@@ -125,13 +125,13 @@ def _ops_around(sequence: _Sequence, names: Sequence[str]) -> list[Around]:
         inside = (rows >= 0) & (rows < len(sequence.name))
         rows = np.clip(rows, 0, len(sequence.name) - 1)
         inside &= (sequence.thread[rows] == sequence.thread[at]) & (sequence.step[rows] == sequence.step[at])
-        edge = np.where(sequence.step[at] == NONE, UNKNOWN_OP, EDGE)  # outside of steps nothing begins or ends
+        edge = np.where(sequence.step[at] == NONE, UNKNOWN_OP, END_OF_STEP)  # outside of steps nothing begins or ends
         sides.append(np.where(inside, number[sequence.name[rows]], edge).tolist())
     return [(_up_to_edge(before), _up_to_edge(after)) for before, after in zip(*sides, strict=True)]
 
 
 def _up_to_edge(side: list[int]) -> NameIndices:
-    return tuple(side[: side.index(EDGE) + 1] if EDGE in side else side)
+    return tuple(side[: side.index(END_OF_STEP) + 1] if END_OF_STEP in side else side)
 
 
 # What is stored with the lines
@@ -148,8 +148,8 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
     for wait, (first, *others) in stalls_of.items():
         line = agreed(lines[stall] for stall in (first, *others))
         counts[kinds[first], waits.around[wait], line][int(stalls.call_step[first])] += 1
-    used = sorted({name for _, around, _ in counts for side in around for name in side} - {EDGE})
-    code_of = {name: code for code, name in enumerate(used)} | {EDGE: EDGE}
+    used = sorted({name for _, around, _ in counts for side in around for name in side} - {END_OF_STEP})
+    code_of = {name: code for code, name in enumerate(used)} | {END_OF_STEP: END_OF_STEP}
     index = {line: number for number, line in enumerate(dict.fromkeys(line for *_, line in counts if line))}
     contexts = (
         Context(

@@ -16,7 +16,7 @@ from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.lines.recorded import WaitKind, agreed, kinds_of_calls
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
-from pinprof.trace.lines import BACKWARD_CALL, EDGE, DebugModeWaits, Place, SourceLine, WatchedWait
+from pinprof.trace.lines import BACKWARD_CALL, END_OF_STEP, DebugModeWaits, Place, SourceLine, WatchedWait
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
 from pinprof.trace.vendors import WAITING_FOR_STREAM
@@ -130,7 +130,9 @@ class WatchedWaits:
         """Per watched wait: the waits before and after it in the steps."""
         neighbours: dict[int, set[tuple[int, int]]] = defaultdict(set)
         for sequence in self.sequences:
-            for before, number, after in zip((EDGE, *sequence), sequence, (*sequence[1:], EDGE), strict=False):
+            for before, number, after in zip(
+                (END_OF_STEP, *sequence), sequence, (*sequence[1:], END_OF_STEP), strict=False
+            ):
                 neighbours[number].add((before, after))
         return neighbours
 
