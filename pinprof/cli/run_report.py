@@ -81,7 +81,7 @@ def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Ana
 
 
 def say_verdict(path: Path, step: int) -> None:
-    """Say in a line why the steps are slow that were recorded at this step of a long training."""
+    """Say in a line why the steps of this recording are slow; a long training has several recordings."""
     from pinprof.notebook import load
     from pinprof.report.trace.first_screen import first_screen
     from pinprof.report.trace.verdict import headline

@@ -20,7 +20,7 @@ SECRET_ENDING = re.compile(
 )
 """The possibly secret end of an address in a sentence, without the punctuation after it."""
 CENSORED = "***"
-SHORTEST_SECRET = 4
+MIN_SECRET_CHARS = 4
 """In characters; shorter parts of a URL occur in any sentence."""
 
 
@@ -72,4 +72,4 @@ def redacted(text: str) -> str:
 def has_secret_of(text: str, url: str) -> bool:
     """Return whether a text contains a part of a URL that `shown` hides, and so must not be shown."""
     kept = re.split(r"\W+", shown(url))
-    return any(part in text for part in re.split(r"\W+", url) if len(part) >= SHORTEST_SECRET and part not in kept)
+    return any(part in text for part in re.split(r"\W+", url) if len(part) >= MIN_SECRET_CHARS and part not in kept)

@@ -55,8 +55,8 @@ def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequ
 def waiting_for_nobody(program: Program, trace: Trace) -> Program | None:
     """Return a program that waits for no other rank, whose collectives take no time; None if it has no collective.
 
-    Where the trace does not tell which stream waits for which, work that starts, and a call that returns, just when a
-    collective ends, has waited for it.
+    The trace does not show which stream waits for which. So work that starts, or a call that returns, just when a
+    collective ends, is taken to have waited for it.
     """
     gpu, calls = trace.gpu, trace.calls
     rows = np.flatnonzero(is_collective_kernel(gpu))

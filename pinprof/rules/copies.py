@@ -39,7 +39,7 @@ PIN_OR_HAVE_PINNED = (
 """What to do if the trace does not show whether the DataLoader pins."""
 SENT_UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
-    "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, unpinned. "
+    "Pin it in this process, even if another one pins it before sending: it arrives in shared memory, unpinned. "
     "Allocate it once with pin_memory=True and refill it, each time after an event that shows that its last copy has "
     "ended; or let a DataLoader of this process pin it (pin_memory=True)."
 )
@@ -99,7 +99,7 @@ def search_batches(*, loader_pins: bool) -> Search:
             pins = details.loader.pins
             fix = PIN_OR_HAVE_PINNED if pins is None else ""
             freed_ns = length(freed_batches(details)) / profile.steps.divisor
-            frees = f"; to unmap them takes {duration(freed_ns)} in pauses of the host, as traced" if freed_ns else ""
+            frees = f"; unmapping them takes {duration(freed_ns)} in pauses of the host, as traced" if freed_ns else ""
             text = f"{evidence.text}{frees}{_pinning(evidence)}; {WHY_PAGEABLE[pins]}"
             evidence = replace(evidence, cost_ns=evidence.cost_ns + freed_ns, text=text, fix=fix)
             return evidence if loader_pins else _with_receiving(evidence, details)
@@ -116,14 +116,14 @@ def _pinning(evidence: Evidence) -> str:
 
 
 def _with_receiving(evidence: Evidence, details: Details) -> Evidence:
-    """Return evidence whose cost contains receiving batches from workers, which the thread that pins would do."""
+    """Return evidence whose cost contains receiving batches from workers: a thread that pins would do that."""
     feed, edits = feed_of(details), evidence.edits | with_pinned(details, evidence.edits.pinned)
     if feed is None or not edits.most_input_ns < feed.input_ns:
         return evidence
     return replace(
         evidence,
         cost_ns=evidence.cost_ns + feed.input_ns - feed.pinned_ns,
-        text=f"{evidence.text}; to receive a batch from the workers takes {duration(feed.input_ns - feed.wait_ns)}, "
+        text=f"{evidence.text}; receiving a batch from the workers takes {duration(feed.input_ns - feed.wait_ns)}, "
         "which the pinning thread does during the step",
         edits=edits,
     )

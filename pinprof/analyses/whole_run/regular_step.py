@@ -103,7 +103,7 @@ class NotedSteps(NamedTuple):
 
 
 def noted_steps(log: RunLog) -> NotedSteps:
-    """Return all steps of a run, timed by the GPU where that was done, else by the host."""
+    """Return all steps of a run, timed by the GPU if that was done, otherwise by the host."""
     host_ns, gpu_ns = np.array(log.step_ns, np.int64), np.array(log.gpu_ns, np.int64)
     number = np.arange(len(host_ns))
     input_ns = np.minimum(np.array(log.input_ns, np.int64), host_ns)
@@ -231,7 +231,7 @@ def _mean_of(steps: NotedSteps) -> RegularStep | None:
 def _above_zero(mean: float, half: float) -> float:
     """Return the lower end of an interval of this half width: it stays above 0, however wide the interval is.
 
-    It goes on smoothly from half of the mean, where a symmetric interval would soon hold times that no step takes.
+    Below half of the mean it approaches 0 smoothly: a symmetric interval would soon hold times that no step takes.
     """
     return mean - half if half < mean / 2 else mean * mean / (4 * half)
 
