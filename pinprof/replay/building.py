@@ -68,7 +68,7 @@ def build_program(
     add_host_time(trace, stalls, rows, wanted, calls, waiting_for_input, python_cost)
     start = beginning(trace, int(rows[0]))
     ready: dict[int, float] = {}
-    for row in np.flatnonzero(trace.in_flight).tolist():
+    for row in np.flatnonzero(trace.links.in_flight).tolist():
         queue = int(builder.queue[row])
         ready[queue] = max(ready.get(queue, 0.0), float(trace.gpu.end_ns[row] - start))
     device = dict(zip(builder.queue.tolist(), trace.gpu.device.tolist(), strict=True))

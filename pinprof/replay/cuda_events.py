@@ -96,7 +96,7 @@ class _Search:
         self._begun, self._ended = trace.gpu.start_ns.data, trace.gpu.end_ns.data
         self._rows: dict[int, list[int]] = {}
         self._launched: dict[int, list[int]] = {}
-        launched = trace.launched_ns
+        launched = trace.links.launched_ns
         numbers, counts = np.unique(queue, return_counts=True)
         for number in numbers[np.argsort(-counts, kind="stable")][:MAX_STREAMS_WITH_EVENTS].tolist():
             rows = np.flatnonzero(queue == number)

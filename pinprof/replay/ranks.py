@@ -70,7 +70,7 @@ def waiting_for_nobody(program: Program, trace: Trace) -> Program | None:
         return np.where(is_released, covered(times, start, end), 0)
 
     held_calls = held_ns(calls.start_ns, calls.end_ns, WAKE_NS)
-    held_works = held_ns(trace.launched_ns, gpu.start_ns, PROMPT_NS)
+    held_works = held_ns(trace.links.launched_ns, gpu.start_ns, PROMPT_NS)
 
     def freed(work: GpuWork) -> GpuWork:
         held, latency_ns, gap_ns = float(held_works[work.row]), work.latency_ns, work.gap_ns

@@ -112,7 +112,7 @@ def host_ops(details: Details) -> Int64s:
 
 def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
     """Return how to launch kernels together; nothing where the trace adds nothing to the rule."""
-    if is_of_a_server(details.trace):
+    if serving_marks(details.trace.annotations) is not None:  # the steps answer requests
         return FIX_OF_SERVER
     decodes = len(details.trace.model_calls) > 0
     if decodes and not _is_compiled(details.trace):
@@ -146,11 +146,6 @@ def _needs(blockers: Sequence[Blocker]) -> str:
         needs.append("the same kernels in each step")
     parts = " of the parts between waits" if waits else ""
     return f"{parts}; one graph of the step needs {' and '.join(needs)}" if needs else ""
-
-
-def is_of_a_server(trace: Trace) -> bool:
-    """Return whether a trace is of a server, whose steps answer requests."""
-    return serving_marks(trace.annotations) is not None
 
 
 def _is_compiled(trace: Trace) -> bool:

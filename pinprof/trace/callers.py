@@ -174,7 +174,8 @@ def places_of(
     function_name, called_as = (follow(functions.name, rows) for rows in (user.function, called))
     first, which = numbered(function_name, called_as)
     frames = cache(partial(_frames_by_file, names))  # called only if a source is at hand: there may be many names
-    is_recorded = cache(lambda file, source: _is_recorded_source(frames(), file, source))
+    # whether a source has all recorded functions of its file at the recorded lines
+    is_recorded = cache(lambda file, source: all(fits(source, at.function, at.line) for at in frames()[file]))
     places: list[SourceLine | None] = []
     for of_function, of_called in zip(function_name[first].tolist(), called_as[first].tolist(), strict=True):
         text = names[of_called] if of_called != NONE else ""
@@ -203,11 +204,6 @@ def _frames_by_file(names: Iterable[str]) -> Mapping[str, list[Frame]]:
         if place := frame(name):
             frames[place.file].append(place)
     return frames
-
-
-def _is_recorded_source(frames: Mapping[str, list[Frame]], file: str, source: str) -> bool:
-    """Return whether a source has all recorded functions of its file at the recorded lines."""
-    return all(fits(source, place.function, place.line) for place in frames[file])
 
 
 def stack_of(trace: Trace, function: int) -> tuple[str, ...]:

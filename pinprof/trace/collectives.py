@@ -90,7 +90,7 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
     number_of[:-1][~trace.steps.complete] = NONE
     number = number_of[trace.links.activity_step]
     rows = np.flatnonzero(is_collective_kernel(gpu) & (number != NONE))
-    rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
+    rows = rows[np.argsort(trace.links.launched_ns[rows], kind="stable")]
     called = np.array(_called(trace, rows), dtype=object)
     kernels = [gpu.name_of(row) for row in rows.tolist()]
     of_all = np.array(list(map(_is_of_all, called, kernels)), dtype=bool)

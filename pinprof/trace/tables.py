@@ -297,7 +297,7 @@ class Links:
     in_flight: Bools
     """Per activity: whether it was queued before the recording began."""
     launched_ns: Int64s
-    """Per activity: when the call that launched it began, at the latest."""
+    """Per activity: when the call that launched it began, in ns; the latest possible time if that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -403,13 +403,3 @@ class Trace:
         """The numbers of the threads that launch work, except for those that pin memory."""
         threads = np.unique(self.calls.thread[self.launches_work])
         return threads[~self.has_role("pin_memory")[threads]]
-
-    @property
-    def in_flight(self) -> Bools:
-        """Per activity: whether it was queued before the recording began."""
-        return self.links.in_flight
-
-    @property
-    def launched_ns(self) -> Int64s:
-        """Per activity: when the call that launched it began, in ns; the latest possible time if that is unknown."""
-        return self.links.launched_ns

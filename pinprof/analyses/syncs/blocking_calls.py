@@ -48,7 +48,7 @@ def awaited_work(trace: Trace, call: Int64s, kind: Int64s, copy: Int32s) -> tupl
     device, stream = _targets(trace, call, copy)
     start, end = trace.calls.start_ns[call], trace.calls.end_ns[call]
     # the awaited work was launched before the call's own copy, or before the call
-    issued = np.where(copy == NONE, start, trace.launched_ns[copy]) if len(trace.gpu) else start
+    issued = np.where(copy == NONE, start, trace.links.launched_ns[copy]) if len(trace.gpu) else start
     return device, stream, _prior_end(trace, kind, device, stream, start, end, issued)
 
 
@@ -100,7 +100,7 @@ def _prior_end(
         rows = gpu.of_device.get(int(device[waits[0]]), waits[:0])
         linked = trace.links.launch[rows] != NONE
         recorded, others = rows[linked], rows[~linked]
-        queued = Queued(gpu.stream[recorded], trace.launched_ns[recorded], gpu.end_ns[recorded])
+        queued = Queued(gpu.stream[recorded], trace.links.launched_ns[recorded], gpu.end_ns[recorded])
         ended = Queued(gpu.stream[others], gpu.end_ns[others], gpu.end_ns[others])
         named, unnamed = waits[stream[waits] != NONE], waits[stream[waits] == NONE]
         over = end + CLOCK_SKEW_NS

@@ -81,7 +81,7 @@ def guarded_copies(trace: Trace, stalls: Stalls) -> GuardedCopies:
     waits = np.flatnonzero(np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & ~stalls.profiler)
     waits = waits[np.argsort(calls.start_ns[stalls.call[waits]], kind="stable")]
     begins = calls.start_ns[stalls.call[waits]]
-    first = np.searchsorted(begins, trace.launched_ns[copies], side="right")
+    first = np.searchsorted(begins, trace.links.launched_ns[copies], side="right")
     count = np.maximum(np.searchsorted(begins, gpu.end_ns[copies] - CLOCK_SKEW_NS) - first, 0)
     copy = np.repeat(copies, count)
     stall = waits[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())]

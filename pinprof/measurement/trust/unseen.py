@@ -105,7 +105,7 @@ def _queued_and_idle_ns(trace: Trace) -> int:
     for rows in gpu.of_stream:
         linked = np.flatnonzero(launch[rows] != NONE)
         begun[rows[linked[0] + 1 :] if len(linked) else rows] = True
-    begun &= ~trace.in_flight
+    begun &= ~trace.links.in_flight
     queued = np.where(launch == NONE, first_call, trace.calls.end_ns[launch])[following]
     held_ns = idle.end - np.maximum(idle.start, queued)
     return int(held_ns[~begun[following] & (held_ns > LATE_START_NS)].sum())
@@ -136,7 +136,7 @@ def _earlier_ns(facts: TrustFacts) -> int:
     trace, times = facts.trace, facts.times
     if times.source == WHOLE_TRACE or times.host_ns is None or times.host_ns <= (times.device_ns or 0.0):
         return 0
-    queued = trace.in_flight
+    queued = trace.links.in_flight
     step = np.flatnonzero(trace.steps.complete)
     running = trace.gpu.times(queued)
     return int(covered(running, trace.steps.start_ns[step], trace.steps.end_ns[step]).sum())

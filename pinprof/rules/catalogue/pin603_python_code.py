@@ -236,11 +236,6 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     return text
 
 
-def _shared(code: PauseCode, per: int) -> str:
-    """Return the functions that share the time of a library's function; nothing where it is the time of one."""
-    return listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MAX_THINGS_NAMED)
-
-
 def _named_code(code: PausedCode, per: int) -> str:
     """Return the places that take most of the pauses, or the one that takes more than half."""
     first = code.places[0]
@@ -260,7 +255,7 @@ def _named_code(code: PausedCode, per: int) -> str:
 
 def _code(code: PauseCode, per: int) -> str:
     """Return the place of code, and what it calls there, to follow the time that it takes."""
-    shared = _shared(code, per)
+    shared = listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MAX_THINGS_NAMED)
     called = f"{code.called[0]} ({shared})" if shared and code.called else " → ".join(code.called)
     library = f" in {' '.join(filter(None, (code.package, called)))}" if code.package or called else ""
     if code.between:

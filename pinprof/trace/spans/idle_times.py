@@ -37,7 +37,7 @@ def gaps_of(trace: Trace, device: int) -> Gaps:
     launch = trace.links.launch[following]
     waited = np.where(launch == NONE, 0, times.end - trace.calls.end_ns[launch]) if len(trace.calls) else 0
     waited_most = (waited > LATE_START_NS) & (2 * waited > times.end - times.start)
-    return Gaps(times, following, (trace.launched_ns[following] <= times.start) | waited_most)
+    return Gaps(times, following, (trace.links.launched_ns[following] <= times.start) | waited_most)
 
 
 MIN_PAUSE_NS: Final = 50_000
