@@ -189,6 +189,10 @@ def test_a_function_runs_aside_where_a_core_is_free_and_it_is_worth_a_process(
     assert processes.aside(own_number, is_worth=False)() == os.getpid()
 
 
+def open_files() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
 def refused() -> int:
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
@@ -207,9 +211,11 @@ def test_what_comes_to_nothing_aside_is_done_here(monkeypatch: pytest.MonkeyPatc
         assert processes.aside(partial(ends, how), is_worth=True)() == bytes(1 << 20)
     with pytest.raises(ZeroDivisionError):
         processes.aside(lambda: 1 / (os.getpid() - os.getpid()), is_worth=True)()
+    before = open_files()
     with monkeypatch.context() as patched:
         patched.setattr(os, "fork", refused)
         assert processes.aside(own_number, is_worth=True)() == own
+    assert open_files() == before
     big = processes.aside(lambda: bytes(10_000_000), is_worth=True)
     assert big() == bytes(10_000_000)
 
@@ -225,6 +231,9 @@ def test_no_copy_is_made_for_traces_that_are_measured_side_by_side_nor_on_a_busy
     assert processes.has_spare_core()
     load[0] = 3.1
     assert not processes.has_spare_core()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getloadavg", refused)  # as where /proc is not mounted
+        assert not processes.has_spare_core()
     load[0] = 0.0
     monkeypatch.setattr(processes._Worker, "is_here", True)
     assert not processes.has_spare_core()

@@ -102,7 +102,9 @@ def has_spare_core() -> bool:
     """
     if sys.platform != "linux" or _Worker.is_here or "torch" in sys.modules:
         return False
-    return available_cores() > 1 and os.getloadavg()[0] <= available_cores() + 1
+    with suppress(OSError):  # without /proc nobody knows how much work there is
+        return available_cores() > 1 and os.getloadavg()[0] <= available_cores() + 1
+    return False
 
 
 class Fork:
@@ -112,11 +114,18 @@ class Fork:
     """
 
     def __init__(self, work: Callable[[int, int], object]) -> None:
-        tasks, self._tasks = os.pipe()
-        self.answers, answers = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # the copy uses nothing that other threads may hold
-            self._process = os.fork()
+        ends: list[int] = []
+        try:
+            for _ in range(2):
+                ends += os.pipe()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # the copy uses nothing that other threads may hold
+                self._process = os.fork()
+        except OSError:
+            for end in ends:
+                os.close(end)
+            raise
+        tasks, self._tasks, self.answers, answers = ends
         if not self._process:
             with suppress(BaseException):
                 os.close(self._tasks)

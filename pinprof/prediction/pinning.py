@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from pinprof.details import Details
 from pinprof.document import Words, doc
-from pinprof.ground.intervals import Intervals, length, subtract
+from pinprof.ground.intervals import Intervals, length, subtract, union
 from pinprof.pci_express import link_of_gpus
 from pinprof.replay.bound import feed_of
 from pinprof.trace.callers import outermost_op
@@ -116,11 +116,12 @@ def pinning_thread(details: Details, copies: Collection[int], machine: PinnedRat
     if not loader.by_workers or loader.pinned is not False or size < MIN_SHARED_BYTES:
         return None
     pauses = _pauses_of_freeing(trace, loader.times, rows)
-    freed_ns = min(length(pauses) / steps, MAX_FREEING_NS_PER_BYTE * size)
+    freed_ns = length(pauses) / steps
     known_ns = machine.pinning_ns(size) if machine else None
     staged_ns = float(trace.gpu.duration_ns[rows].sum()) / steps
-    feed, waits = feed_of(details), loader.times.end - loader.times.start
-    received_ns = feed.received_ns if feed else float(waits.min()) * max(round(loader.waits / len(trace.steps)), 1)
+    feed, waits = feed_of(details), (loader.times.end - loader.times.start).tolist()
+    per_step = max(round(loader.waits / len(trace.steps)), 1)
+    received_ns = feed.received_ns if feed else min(waits, default=0) * per_step
     thread = int(trace.calls.thread[trace.links.launch[rows[0]]])
     freed = frozenset((thread, *each) for each in zip(*(times.tolist() for times in pauses), strict=True))
     return PinningThread(received_ns + (known_ns or THREAD_PER_MAIN * (staged_ns + freed_ns)), freed)
@@ -128,23 +129,31 @@ def pinning_thread(details: Details, copies: Collection[int], machine: PinnedRat
 
 def freed_batches(details: Details) -> Intervals:
     """Return the pauses after batches of workers are drawn or copied unpinned: the main thread unmaps them then."""
-    gpu, loader = details.trace.gpu, details.loader
+    trace, gpu, loader = details.trace, details.trace.gpu, details.loader
     copies = (gpu.direction == HTOD) & (gpu.host_memory == PAGEABLE) & (gpu.bytes >= MIN_SHARED_BYTES)
-    rows = np.flatnonzero(copies & (details.trace.links.launch != NONE))
+    rows = np.flatnonzero(copies & (trace.links.launch != NONE) & trace.steps.holds(trace.links.activity_step))
     if not loader.by_workers or loader.pinned is not False or not len(rows):
         return NO_TIMES_AT_ALL
-    return _pauses_of_freeing(details.trace, loader.times, rows, also_before=False)
+    return _pauses_of_freeing(trace, loader.times, rows, also_before=False)
 
 
 def _pauses_of_freeing(trace: Trace, waits: Intervals, copies: Int64s, *, also_before: bool = True) -> Intervals:
-    """Return the pauses in which the main thread may free batches: after copies and draws, or also before a draw."""
+    """Return when the main thread may free batches: in pauses after copies and draws, or also before a draw.
+
+    These copies of complete steps show how long it takes at most; the rest of the pauses of a step is other code.
+    """
     pauses = subtract(long_pauses(trace), waits)
     op = outermost_op(trace, trace.links.launch[copies].astype(np.int64))
     after = np.sort(np.concatenate((trace.ops.end_ns[op[op != NONE]], waits.end)))
     is_after = _near(after, pauses.start)
     is_before = also_before & _near(waits.start, pauses.end)
-    kept = (is_after | is_before) & trace.steps.holds(step_at(trace.steps, pauses.start))
-    return Intervals(pauses.start[kept], pauses.end[kept])
+    step = step_at(trace.steps, pauses.start)
+    kept = (is_after | is_before) & trace.steps.holds(step)
+    start, step, time = pauses.start[kept], step[kept], (pauses.end - pauses.start)[kept]
+    before = np.cumsum(time) - time
+    most = int(MAX_FREEING_NS_PER_BYTE * trace.gpu.bytes[copies].sum() / max(int(trace.steps.complete.sum()), 1))
+    left = most - (before - before[np.searchsorted(step, step)])
+    return union(start, start + np.clip(left, 0, time))
 
 
 def _near(times: Int64s, wanted: Int64s) -> Bools:

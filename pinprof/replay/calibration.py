@@ -200,7 +200,8 @@ def fits_of(programs: Sequence[Program], steps: int, step_ns: float) -> tuple[Fi
         slowest = crossing(step_at, step_ns, 1.0, SLOWEST_GPU)
         return tuple(map(staged_at, (slowest, (1 + slowest) / 2, 1.0)))
     expected = staged_at(1.0) if longer < -CLOSE_SHARE_OF_STEP else Fit(cost)
-    return staged_at(LONG_RUN_OF_GPU), expected, expected
+    slowest = crossing(lambda gpu_speed: step_at(gpu_speed, 1 / MAX_STAGING_FACTOR), step_ns, 1.0, LONG_RUN_OF_GPU)
+    return staged_at(slowest), expected, expected
 
 
 def _hurried(times: float) -> ProfilerCost:

@@ -310,10 +310,10 @@ class Replay:
         """Return whether workers of a DataLoader set the pace of the step."""
         step, before = setting.step_ns, setting.before
         feeds = [feed for feed in self.feeds if feed is not None]
-        if not feeds:
-            slower = step > LOADER_SLACK * before.step_ns and any(rank.loader.waits for rank in self.ranks)
-            return slower or any(map(_thread_is_late, self.ranks))
-        return not is_gpu_bound(before.busy_ns, step) and any(feed.is_late(step) for feed in feeds)
+        if not feeds and step > LOADER_SLACK * before.step_ns and any(rank.loader.waits for rank in self.ranks):
+            return True
+        late = any(feed.is_late(step) for feed in feeds) if feeds else any(map(_thread_is_late, self.ranks))
+        return late and not is_gpu_bound(before.busy_ns, step)  # otherwise the host waits while the GPU works
 
     def changed(self, after: Paces) -> Floats:
         """Return the step after a change in each world, in ns.

@@ -93,18 +93,22 @@ def search_batches(*, loader_pins: bool) -> Search:
             return
         rows, gpu = details.overlap.row, details.trace.gpu
         chosen = (gpu.direction[rows] == HTOD) & (gpu.host_memory[rows] == PAGEABLE)
+        places = list(copies_in_steps(details, profile, chosen))
+        freed_ns_per_byte = length(freed_batches(details)) / profile.steps.divisor
+        freed_ns_per_byte /= max(sum(copies.bytes or 0 for copies in places), 1)
 
         def evidence_of(copies: Copies) -> Evidence:
             evidence = _evidence(details, copies, "HtoD copies of pageable batches")
             pins = details.loader.pins
             fix = PIN_OR_HAVE_PINNED if pins is None else ""
-            freed_ns = length(freed_batches(details)) / profile.steps.divisor
+            freed_ns = freed_ns_per_byte * (copies.bytes or 0)
             frees = f"; unmapping them takes {duration(freed_ns)} in pauses of the host, as traced" if freed_ns else ""
             text = f"{evidence.text}{frees}{_pinning(evidence)}; {WHY_PAGEABLE[pins]}"
-            evidence = replace(evidence, cost_ns=evidence.cost_ns + freed_ns, text=text, fix=fix)
+            cost_ns = copies.exposed_ns + max(copies.bubble_ns, freed_ns)  # the GPU is idle while they are unmapped
+            evidence = replace(evidence, cost_ns=cost_ns, text=text, fix=fix)
             return evidence if loader_pins else _with_receiving(evidence, details)
 
-        yield from of_places(profile, copies_in_steps(details, profile, chosen), evidence_of)
+        yield from of_places(profile, places, evidence_of)
 
     return found
 

@@ -21,7 +21,7 @@ from pinprof.trace.lines import OpPlace, Place
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.sources import Sources
 from pinprof.trace.spans.phases import BACKWARD, FORWARD, NODE_PREFIX, OPTIMIZER, TO_WEIGHT, phase_of_calls
-from pinprof.trace.tables import DTOH, HTOD, NONE, Int32s, Int64s, Trace
+from pinprof.trace.tables import DTOH, HTOD, NONE, Bools, Int32s, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 
 MAX_OPS_OF_REPETITION = 40
@@ -185,7 +185,7 @@ def find_loops(trace: Trace, stalls: Stalls) -> list[Loop]:
         spans.sort(key=lambda span: span.start)
         names = tuple(sequence.names(spans[0].start, spans[0].start + spans[0].ops))
         gradients = [found for span in spans if (found := sequence.backward_of(span, backward))]
-        runs = (tuple(map(sequence.run, some)) for some in (spans, gradients))
+        runs = (tuple(sequence.run(span, kind) for span in some) for some in (spans, gradients))
         loops.append(Loop(kind, names, *runs))
     return sorted(loops, key=lambda loop: -len(loop.calls))
 
@@ -394,29 +394,34 @@ class _Sequence:
         of_step = runs.get(int(self.step[span.start]), ())
         return next((run for run in of_step if least <= run.repeats <= span.repeats), None)
 
-    def run(self, span: _Span) -> Run:
+    def run(self, span: _Span, kind: LoopKind) -> Run:
         """Return a run as calls."""
         edges = self.bounds[np.arange(span.start, span.end + 1, span.ops)].tolist()
         repetitions = tuple(self.rows[first:last] for first, last in pairwise(edges))
         starts = self.start_ns[span.start : span.end : span.ops]
         end_ns = int(self.end_ns[span.end - 1])
-        return Run(repetitions, int(self.thread[span.start]), starts, end_ns, tuple(self._around(span)))
+        around = () if kind == "tensors" else tuple(self._around(span))  # one call for all takes a list, and makes one
+        return Run(repetitions, int(self.thread[span.start]), starts, end_ns, around)
 
     def _around(self, span: _Span) -> Iterator[tuple[int, int]]:
         """Yield the times of ops that take apart what a run works on, and join what it makes."""
-        ops, thread, part = self.trace.ops, self.thread[span.start], self.part[span.start]
-        is_first = span.start == 0 or self.part[span.start - 1] != part
-        begin = self.trace.steps.start_ns[self.step[span.start]] if is_first else self.end_ns[span.start - 1]
-        following = self.part[span.end : span.end + MAX_OPS_BEFORE_JOIN] == part
+        ops, before = self.trace.ops, span.start - 1
+        in_step = before >= 0 and self.step[before] == self.step[span.start]
+        begin = self.end_ns[before] if in_step else self.trace.steps.start_ns[self.step[span.start]]
+        following = self.part[span.end : span.end + MAX_OPS_BEFORE_JOIN] == self.part[span.start]
         after = span.end - 1 + int(following.sum())
         for since, until in (
             (begin, self.start_ns[span.start]),
             (self.end_ns[span.end - 1], self.end_ns[after]),
         ):
             first, last = np.searchsorted(ops.start_ns, (since, until))
-            for row in (first + np.flatnonzero(ops.thread[first:last] == thread)).tolist():
-                if ops.name_of(row) in OPS_AROUND_PARTS:
-                    yield int(ops.start_ns[row]), int(ops.end_ns[row])
+            chosen = self._around_parts[first:last] & (ops.thread[first:last] == self.thread[span.start])
+            rows = first + np.flatnonzero(chosen)
+            yield from zip(ops.start_ns[rows].tolist(), ops.end_ns[rows].tolist(), strict=True)
+
+    @cached_property
+    def _around_parts(self) -> Bools:
+        return self.trace.ops.named(OPS_AROUND_PARTS.__contains__)
 
 
 def _times_of_rows(times: Int64s, rows: Int32s) -> Int64s:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeGuard
 
@@ -143,19 +143,25 @@ def loop_line(source: str, function: str, line: int) -> int | None:
         return line if function != LAMBDA and line in _lines_of(source, function) else None
     body = _function(source, function, line)
     loops = [node for node, own in _walk(body.body) if own and _computes(node)] if body else []
-    innermost = [loop for loop in loops if not any(map(_computes, islice(ast.walk(loop), 1, None)))]
+    innermost = [loop for loop in loops if not any(_computes(inner) for inner in _repeated(loop))]
     return innermost[0].lineno if len(innermost) == 1 else None
 
 
 def _computes(node: ast.AST) -> TypeGuard[ast.stmt | ast.expr]:
     """Return whether a node is a loop whose body calls code or computes."""
+    return any(isinstance(inner, COMPUTING_NODES) for inner in _repeated(node))
+
+
+def _repeated(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes in the body of a loop; none of other nodes, and not what a loop runs once."""
+    body: Sequence[ast.AST] = ()
     if isinstance(node, ast.ListComp | ast.SetComp):
-        body: Sequence[ast.AST] = (node.elt,)
+        body = (node.elt,)
+    elif isinstance(node, ast.DictComp):
+        body = (node.key, node.value)
     elif isinstance(node, ast.For | ast.AsyncFor | ast.While):
         body = node.body
-    else:
-        return False
-    return any(isinstance(inner, COMPUTING_NODES) for part in body for inner in ast.walk(part))
+    return chain.from_iterable(map(ast.walk, body))
 
 
 def fits(source: str, function: str, line: int) -> bool:

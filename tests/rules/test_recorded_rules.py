@@ -86,3 +86,12 @@ def test_a_thread_that_pins_too_slowly_is_named_and_not_its_workers() -> None:
     }
     assert "its workers make a batch every 5.11 ms: the thread that pins them" in findings["PIN401"].evidence.text
     assert "PIN403" not in findings
+
+
+def test_a_host_that_waits_for_the_thread_that_pins_while_the_gpu_works_is_not_late() -> None:
+    """Its loader is never late: the host runs ahead of the GPU, which works for 99 % of the step."""
+    findings = {finding.rule.id: finding for finding in analysis_of(TRACES / "loader_pinned.json.gz").findings}
+    saving = findings["PIN301"].saving
+    assert saving
+    assert saving.saving_ns > 0.3e6
+    assert findings["PIN701"].most_ns
