@@ -130,9 +130,9 @@ def pinning_thread(details: Details, copies: Collection[int], machine: PinnedRat
 def freed_batches(details: Details) -> Intervals:
     """Return the pauses after batches of workers are drawn or copied unpinned: the main thread unmaps them then."""
     trace, gpu, loader = details.trace, details.trace.gpu, details.loader
-    copies = (gpu.direction == HTOD) & (gpu.host_memory == PAGEABLE) & (gpu.bytes >= MIN_SHARED_BYTES)
-    rows = np.flatnonzero(copies & (trace.links.launch != NONE) & trace.steps.holds(trace.links.activity_step))
-    if not loader.by_workers or loader.pinned is not False or not len(rows):
+    copies = (gpu.direction == HTOD) & (gpu.host_memory == PAGEABLE) & (trace.links.launch != NONE)
+    rows = np.flatnonzero(copies & trace.steps.holds(trace.links.activity_step))
+    if not loader.by_workers or loader.pinned is not False or (gpu.bytes[rows] < MIN_SHARED_BYTES).all():
         return NO_TIMES_AT_ALL
     return _pauses_of_freeing(trace, loader.times, rows, also_before=False)
 

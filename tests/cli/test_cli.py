@@ -364,7 +364,7 @@ def test_run_records_a_script_stops_it_and_reports(tmp_path: Path) -> None:
     assert "finished" not in done.stdout
     assert re.search(r"\b[345] complete steps", done.stdout)  # on a busy machine some are unlike the others
     assert re.search(
-        r"\n[\d.]+ [mµ]s per step( \([\d.]+ to [\d.]+ in this run\))?; no GPU work", done.stdout
+        r"\n(About )?[\d.]+ [mµ]s per step( \([\d.]+ to [\d.]+ in this run\))?; no GPU work", done.stdout
     )  # measured: neither estimated nor as traced
     assert {path.name for path in tmp_path.iterdir()} == {"train.py", "pinprof-train.json.gz", "pinprof-train.html"}
 

@@ -28,7 +28,7 @@ def test_each_trace_has_a_line_and_they_stand_in_the_order_of_their_files(analys
     assert lines[2].split() == ["file", "step", "verdict", "saves", "first", "change"]
     assert [line.split()[0] for line in lines[3:7]] == [path.name.removesuffix(".json.gz") for path in LOADERS]
     assert " ".join(lines[3].split()).startswith(
-        "loader_pageable 13.4 ms Copy-bound 16 % (6 to 19) PIN104 pin_memory=True"
+        "loader_pageable 13.4 ms Copy-bound 16 % (8 to 19) PIN104 pin_memory=True"
     )
     assert lines[-2:] == [
         f"One of them: pinprof report {LOADERS[0]}",

@@ -9,7 +9,6 @@ import pytest
 from decoding import LARGE, SMALL, lookup
 from fitting import fitting
 from host_builder import host_profile
-from recordings import TRACES, analysis_of
 from trace_builder import AUTOGRAD, COMPUTE, TraceBuilder
 from trace_parts import Scene, all_of, event, kernel, op, scene_of
 
@@ -24,13 +23,6 @@ from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.metadata.run_log import CompilerNote, RunLog
 
 STEPS = 4
-
-
-def test_python_is_not_charged_to_lines_that_wait() -> None:
-    findings = analysis_of(TRACES / "runs" / "images.before.json.gz").findings
-    finding = next(finding for finding in findings if finding.rule.id == "PIN603")
-    assert finding.evidence.place == Place("slow.py", 20, "main")
-    assert "slow.py:19" not in finding.evidence.text, "it waits for its copies"
 
 
 def launching(

@@ -72,8 +72,9 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     lasts = pause.time_ns if pause and idle >= MIN_PYTHON_SHARE_OF_STEP * step else 0.0
     lines = _program_lines(details, profile)
     if freed_ns := length(freed) / profile.steps.divisor:
-        copying = {line.place[:2] for line in details.copy_places if line}
-        lines = [(line, own) for line, own in lines if line.place[:2] not in copying]
+        copying = {(line.file, line.line) for line in details.copy_places if line and line.line}
+        copying |= {(file, line + 1) for file, line in copying}  # a signal is noticed at the call after the unmapping
+        lines = [(line, own) for line, own in lines if (line.file, line.line) not in copying]
         lasts = lasts if lasts > 2 * freed_ns else 0.0
     shown = sum(own for _, own in lines) / profile.host.samples if profile.host else 0.0
     if not lasts and shown < MIN_PYTHON_SHARE_OF_STEP:
