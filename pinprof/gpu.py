@@ -126,11 +126,11 @@ def name_of_cpu() -> str | None:
     return next(filter(None, names), platform.processor()) or None
 
 
-def can_access_pageable(device: int = 0) -> bool | None:
-    """Return whether kernels may read pageable memory in place, as the driver says; None if it does not say."""
+def can_access_pageable() -> bool | None:
+    """Return whether kernels of the first GPU may read pageable memory in place; None if the driver does not say."""
     driver, handle, answer = _driver(), ctypes.c_int(), ctypes.c_int()
     if driver is None:
         return None
-    failed = driver.cuDeviceGet(ctypes.byref(handle), device)
+    failed = driver.cuDeviceGet(ctypes.byref(handle), 0)
     failed = failed or driver.cuDeviceGetAttribute(ctypes.byref(answer), PAGEABLE_MEMORY_ACCESS, handle)
     return None if failed else bool(answer.value)

@@ -164,9 +164,9 @@ class Report(ReportTables, ReportObject):
 
         It leaves out figures that the trace is not fit for, and figures of zeros only.
         """
-        from pinprof.report.python.figures import numbers  # noqa: PLC0415  plotly is slow to load
+        from pinprof.report.python.figures import figures_of_sums  # noqa: PLC0415  plotly is slow to load
 
-        return {"timeline": self.timeline(), **numbers(self.profile)}
+        return {"timeline": self.timeline(), **figures_of_sums(self.profile)}
 
     @property
     def _contents(self) -> Contents:

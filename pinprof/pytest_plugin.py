@@ -218,13 +218,13 @@ def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
 
 def _waits_text(watch: Watched, config: pytest.Config) -> str:
     """Return how often and where the test waited, one paragraph per place."""
-    places = Counter((line.file, line.line, line.function, _within(line)) for line in watch.waits)
+    places = Counter((line.file, line.line, line.function, _library_frames(line)) for line in watch.waits)
     parts = [f"the host waited for the GPU {_how_often(places.total())}; allowed: {watch.allow.times or 'never'}"]
-    for (file, number, function, within), times in places.items():
+    for (file, number, function, library_frames), times in places.items():
         rows = [f"{file}:{number} in {function}, {_how_often(times)}"]
         if source := _source(config.invocation_params.dir, file, number):
             rows.append(f"    {source}")
-        rows += [f"      {frame}" for frame in within]
+        rows += [f"      {frame}" for frame in library_frames]
         parts.append("\n".join(rows))
     parts.append(
         f"If a wait is meant: @pytest.mark.{MARKER}(allow=...), or `with {FIXTURE}.allowed():` around it in the test."
@@ -236,7 +236,7 @@ def _how_often(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _within(line: "SourceLine") -> tuple[str, ...]:
+def _library_frames(line: "SourceLine") -> tuple[str, ...]:
     """Return the last library frames between the user's line and the wait, outermost first."""
     own_frame = f"{line.file}:{line.line}:{line.function}"
     inner = line.stack[: line.stack.index(own_frame)] if own_frame in line.stack else line.stack

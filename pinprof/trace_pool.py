@@ -12,7 +12,7 @@ from pinprof.prediction.pinning import Pinning
 from pinprof.ranks.rank import RankPart, measure_rank
 from pinprof.trace import read_trace
 
-OF_THIS_PROCESS = "memory://"
+URL_OF_THIS_PROCESS = "memory://"
 """The start of URLs of files that other processes cannot read."""
 
 FileOutcome = tuple[str, RankPart | PinprofError]
@@ -47,7 +47,7 @@ def measure_files(
     number of processes, by default one for each core. `machine` is as for `find`. A file that is not a trace, or that
     kills its process, does not affect the others.
     """
-    if len(paths) == 1 or any(path.startswith(OF_THIS_PROCESS) for path in paths):
+    if len(paths) == 1 or any(path.startswith(URL_OF_THIS_PROCESS) for path in paths):
         for path in paths:
             yield path, _outcome(path, machine)
         return

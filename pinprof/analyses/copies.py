@@ -73,7 +73,7 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
     gpu = trace.gpu
     rows = np.flatnonzero(gpu.category == MEMCPY)
     duration_ns = gpu.duration_ns[rows] * gpu.is_transfer[rows]
-    overlapped = np.minimum(gpu.beside_ns(rows, gpu.is_compute), duration_ns)
+    overlapped = np.minimum(gpu.overlap_with_ns(rows, gpu.is_compute), duration_ns)
     kinds = np.stack((gpu.direction[rows], gpu.host_memory[rows]), axis=1)
     groups = []
     for direction, memory in np.unique(kinds, axis=0):
@@ -248,7 +248,7 @@ def _exposed(start: Int64s, end: Int64s, busy: Intervals) -> Int64s:
 
 def _reasons(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) -> Int64s:
     """Return the first reason that holds for each copy, as an index into REASONS."""
-    late = trace.gpu.start_ns[rows] - trace.launched_ns[rows] <= LAUNCH_LATENCY_NS
+    late = trace.gpu.start_ns[rows] - trace.links.launched_ns[rows] <= LAUNCH_LATENCY_NS
     conditions = {
         "pageable": trace.gpu.host_memory[rows] == PAGEABLE,
         "same_stream": _next_to_kernel_of_its_stream(trace, rows, kernels),
@@ -289,7 +289,7 @@ def _next_to_kernel_of_its_stream(trace: Trace, rows: Int64s, kernels: Int64s) -
 
 def _kernels_were_queued(trace: Trace, rows: Int64s, kernels: Int64s) -> Bools:
     """Return whether another stream had a kernel to run during the copy, launched before the copy ended."""
-    gpu, launched, never = trace.gpu, trace.launched_ns, np.iinfo(np.int64).min
+    gpu, launched, never = trace.gpu, trace.links.launched_ns, np.iinfo(np.int64).min
     queue = kernels[np.argsort(launched[kernels], kind="stable")]
     stream, end = gpu.stream[queue], gpu.end_ns[queue]
     reach = np.concatenate(([never], np.maximum.accumulate(end)))
@@ -309,7 +309,7 @@ def _came_first(trace: Trace, rows: Int64s, kernels: Int64s, exposed: Int64s) ->
 
     Launched earlier, it would run earlier, but still alone.
     """
-    gpu, launched = trace.gpu, trace.launched_ns
+    gpu, launched = trace.gpu, trace.links.launched_ns
     if len(kernels) == 0:
         return np.zeros(len(rows), bool)
     start = gpu.start_ns[rows]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pinprof.trace.frames import is_user_file, package_of
 from pinprof.trace.lines import Place, Placed
 from pinprof.trace.metadata.sampled_stacks import CodeOrigin, HostFrame, HostProfile
-from pinprof.trace.sources import ANONYMOUS
+from pinprof.trace.sources import ANONYMOUS_SCOPES
 
 CodeKind: TypeAlias = Literal["user", "torch", "library", "input"]
 """Whose code a sample is in: the innermost Python code is the program's, torch's, or another package's; `input` if it
@@ -26,23 +26,23 @@ BACKWARD_IN = ("torch/autograd/__init__.py", "torch/_tensor.py")
 MODULE_FILE = "torch/nn/modules/module.py"
 OPTIMIZERS = "torch/optim/"
 """Files whose frames show the phase of a step: those of the backward pass, of a call of a module, and of optimizers."""
-NO_LAUNCH = frozenset({"_init_group", "is_available"})
+FUNCTIONS_WITHOUT_LAUNCH = frozenset({"_init_group", "is_available"})
 """Functions of torch, whatever phase they are in, that only collect or ask: they launch nothing."""
 SAMPLED_PHASES = ("backward", "forward", "optimizer")
 ONE_WAY = 0.9
 """If one function has this share of the samples, the stacks have not parted yet: look at what it calls."""
 
-LOCALS = "<locals>"
+LOCALS_MARK = "<locals>"
 """In the names of functions within functions: mostly wrappers, which are not what somebody calls."""
-IMPORT = "<frozen importlib"
+IMPORT_FRAME = "<frozen importlib"
 """The files of the machinery of imports begin like this."""
 
 FOR_WORKERS = ("multiprocessing/connection.py", "wait")
 """The function in which a DataLoader waits until a worker has a batch; unpacking a batch calls others."""
-ENOUGH_IN_LOADER = 20
+MIN_SAMPLES_IN_LOADER = 20
 """Fewer samples in a DataLoader do not divide its time."""
 
-NORMAL = 1.96
+NORMAL_QUANTILE = 1.96
 """Standard deviations of a normal distribution that hold 95 % of it."""
 
 
@@ -140,9 +140,9 @@ class HostSums:
         Agresti and Coull, "Approximate is better than 'exact' for interval estimation of binomial proportions" (1998).
         Sampling times are random, whatever the program does, so the samples are independent.
         """
-        drawn = self.samples + NORMAL**2
-        share = (count + NORMAL**2 / 2) / drawn
-        return NORMAL * sqrt(share * (1 - share) / drawn)
+        drawn = self.samples + NORMAL_QUANTILE**2
+        share = (count + NORMAL_QUANTILE**2 / 2) / drawn
+        return NORMAL_QUANTILE * sqrt(share * (1 - share) / drawn)
 
 
 def measure_host(profile: HostProfile | None) -> HostSums | None:
@@ -162,7 +162,7 @@ def measure_host(profile: HostProfile | None) -> HostSums | None:
         keeps_books = kind == "torch" and _keeps_books(below)
         of_line.kinds[kind] += stack.count
         of_line.below[tuple(below)] += stack.count
-        if any(frame.file.startswith(IMPORT) for frame in frames):
+        if any(frame.file.startswith(IMPORT_FRAME) for frame in frames):
             of_line.imports += stack.count
         elif kind == "library" or keeps_books:
             if any(frame.is_of(MODULE_FILE) for frame in below):
@@ -203,7 +203,7 @@ def _users_place(frames: list[HostFrame]) -> Place:
         return Place()
     place = frames[-1].place
     in_file = (frame.function for frame in reversed(frames) if frame.file == place.file)
-    named = next((name for name in in_file if name.rpartition(".")[2] not in ANONYMOUS), place.function)
+    named = next((name for name in in_file if name.rpartition(".")[2] not in ANONYMOUS_SCOPES), place.function)
     return place._replace(function=named)
 
 
@@ -222,7 +222,7 @@ def _called(place: Place, samples: _LineSamples) -> CalledLine:
 
 def _keeps_books(frames: list[HostFrame]) -> bool:
     """Return whether torch launches nothing here: it lists a module's parameters, or sets its mode, or the like."""
-    if any(frame.function.rpartition(".")[2] in NO_LAUNCH for frame in frames):
+    if any(frame.function.rpartition(".")[2] in FUNCTIONS_WITHOUT_LAUNCH for frame in frames):
         return True
     return not phase_of_stack(frames) and any(frame.is_of(MODULE_FILE) for frame in frames)
 
@@ -270,7 +270,9 @@ def _parted(stacks: Mapping[tuple[str, ...], int]) -> Counter[str]:
 
 def _library_call(below: list[HostFrame]) -> LibraryCall:
     """Return the call of a library in the frames that the program's innermost line calls."""
-    inner = [frame for frame in below if not frame.file.startswith("<") and LOCALS not in frame.function] or below[-1:]
+    inner = [frame for frame in below if not frame.file.startswith("<") and LOCALS_MARK not in frame.function] or below[
+        -1:
+    ]
     return LibraryCall(package_of(inner[0].file), inner[0].function, inner[-1].function)
 
 
@@ -311,4 +313,4 @@ def receiving_share(profile: HostProfile | None) -> float:
         if any(frame.is_of(LOADER_FILE) for frame in frames):
             all_count += stack.count
             waiting_count += stack.count * any(frame.is_of(*FOR_WORKERS) for frame in frames)
-    return (all_count - waiting_count + 1) / all_count if all_count >= ENOUGH_IN_LOADER else 1.0
+    return (all_count - waiting_count + 1) / all_count if all_count >= MIN_SAMPLES_IN_LOADER else 1.0

@@ -19,7 +19,7 @@ LAUNCH_WITH_OTHER_WORK_NS = 1_000_000
 """A launch takes some microseconds, the launch of a large graph some hundreds. A launch of this length does other work,
 too."""
 
-FEWEST_MANY_LAUNCHES = 8
+MIN_OF_MANY_LAUNCHES = 8
 """A step with fewer launches is not slow because of their number: one layer makes more in forward, backward and
 update."""
 MAX_MEDIANS_OF_LAUNCH = 10
@@ -111,7 +111,7 @@ def measure_launches(trace: Trace, divisor: int) -> Launches | None:
         float(np.median(gpu.duration_ns[rows])),
         usual,
         float(np.minimum(since, MAX_MEDIANS_OF_LAUNCH * usual).sum()) / divisor
-        if len(calls) >= FEWEST_MANY_LAUNCHES * divisor
+        if len(calls) >= MIN_OF_MANY_LAUNCHES * divisor
         else 0.0,
         tuple(sums[name] for name in CALL_PHASES if name in sums),
         _sums_by_name(op, lambda code: shortened(trace.ops.names[code], LONGEST_LAUNCH_NAME_CHARS), per_call),

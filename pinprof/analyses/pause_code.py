@@ -15,12 +15,12 @@ from pinprof.ground.intervals import Intervals, covered, intersect, numbered, su
 from pinprof.trace.callers import UserCalls, calling_function, places_of
 from pinprof.trace.frames import OWN_FILES, Frame, frame, is_torch_builtin, is_user_file, package_of
 from pinprof.trace.lines import PauseCode, Place
-from pinprof.trace.sources import ANONYMOUS, Sources
+from pinprof.trace.sources import ANONYMOUS_SCOPES, Sources
 from pinprof.trace.tables import NONE, Int64s, Trace
 
 MAIN_SHARE_OF_CALLER: Final = 0.5
 """A function that takes a larger share of its caller's time than this is where the time goes."""
-LEAST_SHARE_OF_LIBRARY: Final = 0.1
+MIN_SHARE_OF_LIBRARY: Final = 0.1
 """A function that takes a smaller share of a library's time is not named."""
 PROFILERS: Final = ("torch/profiler/", *OWN_FILES)
 """Files of profilers: without a profiler the step does not have their time."""
@@ -225,7 +225,7 @@ class _Walk:
     def _begins(self, node: int, user: int) -> bool:
         """Return whether a function of the program is a place of its own, not a part of the function that calls it."""
         place, around = frame(self._name(node)), frame(self._name(user)) if user != NONE else None
-        is_part = place is not None and place.function in ANONYMOUS
+        is_part = place is not None and place.function in ANONYMOUS_SCOPES
         return not (is_part and around is not None and place is not None and around.file == place.file)
 
     def _is_plain_builtin(self, node: int) -> bool:
@@ -279,7 +279,7 @@ class _Walk:
 
     def _shared(self, node: int) -> tuple[tuple[str, float], ...]:
         """Return the functions within a node that share its time; none where it is the time of one."""
-        least_ns, open_nodes, parts = LEAST_SHARE_OF_LIBRARY * self._tree.paused_ns[node], [node], []
+        least_ns, open_nodes, parts = MIN_SHARE_OF_LIBRARY * self._tree.paused_ns[node], [node], []
         while open_nodes:
             around = open_nodes.pop()
             of_python = (child for child in self._children[around] if frame(self._name(child)))
@@ -333,4 +333,4 @@ def _package(place: Frame | None) -> str:
 
 
 def _says_nothing(place: Frame) -> bool:
-    return place.function in ANONYMOUS or place.function in WRAPPER_FUNCTIONS or place.file.startswith("<")
+    return place.function in ANONYMOUS_SCOPES or place.function in WRAPPER_FUNCTIONS or place.file.startswith("<")

@@ -10,7 +10,7 @@ import numpy as np
 
 from pinprof.ground.intervals import Intervals, covered, joined, length, subtract
 from pinprof.trace.links import enclosing, step_at
-from pinprof.trace.spans.one_time_work import NEVER
+from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
 
@@ -24,7 +24,7 @@ SGLANG_BATCH: Final = re.compile(
     r"step\[(?P<mode>[A-Z_]+) (?:.* )?bs=(?P<requests>\d+)(?: toks=(?P<tokens>\d+))?(?: c=(?P<prefills>\d+) g=\d+)?.*\]"
 )
 SGLANG_MODES: Final = {"EXTEND": PREFILL, "DECODE": DECODE, "MIXED": MIXED}
-MOST_FILLS: Final = 3
+MAX_FILLS_NAMED: Final = 3
 OUTSIDE_OF_OPS: Final = "Python"
 
 
@@ -91,7 +91,7 @@ def measure_serving(trace: Trace, idle_of_gpus: Sequence[Intervals]) -> tuple[Se
     batches = {step: batch for step, batch in batches.items() if is_usual[step] or batch.phase != DECODE}
     if len(batches) > 1:
         batches.pop(last, None)
-    idle = min(idle_of_gpus, key=length, default=NEVER)
+    idle = min(idle_of_gpus, key=length, default=NO_TIMES_AT_ALL)
     steps, graphs = trace.steps, trace.calls.named(GRAPH_LAUNCH.search)
     times = {
         "step_ns": steps.end_ns - steps.start_ns,
@@ -175,7 +175,7 @@ def _fills(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[str, flo
     named = [
         number for number in np.argsort(-sums, kind="stable") if sums[number] and batch_of(marks.names[number]) is None
     ]
-    return tuple((marks.names[number], float(sums[number]) / len(steps)) for number in named[:MOST_FILLS])
+    return tuple((marks.names[number], float(sums[number]) / len(steps)) for number in named[:MAX_FILLS_NAMED])
 
 
 def _fills_by_ops(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[str, float], ...]:
@@ -189,7 +189,7 @@ def _fills_by_ops(trace: Trace, idle: Intervals, steps: Int64s) -> tuple[tuple[s
     alone = covered(subtract(idle, of_host), trace.steps.start_ns[steps], trace.steps.end_ns[steps])
     fills = [
         (ops.names[number], float(sums[number]) / len(steps))
-        for number in np.argsort(-sums, kind="stable")[:MOST_FILLS]
+        for number in np.argsort(-sums, kind="stable")[:MAX_FILLS_NAMED]
     ]
     fills.append((OUTSIDE_OF_OPS, float(alone.sum()) / len(steps)))
-    return tuple(fill for fill in sorted(fills, key=itemgetter(1), reverse=True)[:MOST_FILLS] if fill[1])
+    return tuple(fill for fill in sorted(fills, key=itemgetter(1), reverse=True)[:MAX_FILLS_NAMED] if fill[1])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pinprof.ground.intervals import Intervals, covered, length
-from pinprof.ground.step_statistics import EXPLAINING_SHARE_OF_EXCESS, FEWEST_TIMES, unlike_others
+from pinprof.ground.step_statistics import EXPLAINING_SHARE_OF_EXCESS, MIN_TIMES_WITH_SPREAD, unlike_others
 from pinprof.trace.links import NO_WORK_NS, work_ends
 from pinprof.trace.metadata.run_log import RECORDED
 from pinprof.trace.tables import NONE, PAGEABLE, WHOLE_TRACE, Bools, Int64s, Steps, Trace
@@ -192,7 +192,9 @@ def _step_lengths(trace: Trace) -> tuple[Int64s, Int64s]:
     working = complete[ends[complete] != NO_WORK_NS]
     after = working[1:][np.diff(working) == 1]
     on_gpu = ends[after] - ends[after - 1]
-    if len(on_gpu) >= FEWEST_TIMES and (not len(on_host) or np.median(on_host) < HOST_SHARE_AHEAD * np.median(on_gpu)):
+    if len(on_gpu) >= MIN_TIMES_WITH_SPREAD and (
+        not len(on_host) or np.median(on_host) < HOST_SHARE_AHEAD * np.median(on_gpu)
+    ):
         return after, on_gpu
     return followed, on_host
 

@@ -27,7 +27,7 @@ EXPERIMENTS = (
     *(BANDWIDTH, TRAINING_LOOP, PINNED_LIMITS),
 )
 """All experiments, E1 to E15."""
-MOST_SHOWN = 8
+MAX_FIGURES_PER_CLAIM = 8
 """A claim on more figures than these shows none with its verdict: they are in the experiment's own tables."""
 
 
@@ -68,7 +68,7 @@ def _verdict(bench: Bench, experiment: Experiment, claim: Claim) -> ClaimVerdict
         text,
         tuple(claim.sources.split("; ")),
         "; ".join(filter(None, (*shows, claim.shows))),
-        "; ".join(map(_with_spread, read.cited)) if len(read.cited) <= MOST_SHOWN else "",
+        "; ".join(map(_with_spread, read.cited)) if len(read.cited) <= MAX_FIGURES_PER_CLAIM else "",
         claim.differs if outcome in {"refuted", "depends"} else "",
     )
 

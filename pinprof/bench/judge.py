@@ -25,7 +25,7 @@ SAME_SHARE = 0.03
 """Medians that differ by less than this share are the same: two runs of a program differ by as much."""
 MATTERS_SHARE = 0.1
 """A difference of this share matters: figures are the same only if one so large can be excluded."""
-MOST_PERCENT, BARELY_PERCENT = 50.0, 10.0
+MIN_PERCENT_OF_MOST, MAX_PERCENT_OF_HARDLY = 50.0, 10.0
 """In percent: from the first value on a part is most of the whole, up to the second hardly any."""
 EXACT_UNITS = {"wrong", "yes", "waits", "calls"}
 """Units of counts and answers: nothing of them is uncertain."""
@@ -230,12 +230,12 @@ def _held(measured: Measured, *limits: float | None) -> str:
 
 def mostly(share: Figure) -> Predicate:
     """Say that this is most of the whole; refuted if it is hardly any of it."""
-    return at_least(share, MOST_PERCENT, BARELY_PERCENT)
+    return at_least(share, MIN_PERCENT_OF_MOST, MAX_PERCENT_OF_HARDLY)
 
 
 def barely(share: Figure) -> Predicate:
     """Say that this is hardly any of the whole; refuted if it is most of it."""
-    return at_most(share, BARELY_PERCENT, MOST_PERCENT)
+    return at_most(share, MAX_PERCENT_OF_HARDLY, MIN_PERCENT_OF_MOST)
 
 
 def yes(*counts: Figure) -> Predicate:

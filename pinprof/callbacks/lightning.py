@@ -9,7 +9,7 @@ from typing import Any
 from pinprof.callbacks.training import TrainingRecording
 
 LIGHTNING_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
-"""The two packages of Lightning; the trainers of each take the callbacks of either."""
+"""The two packages of Lightning; a trainer of one takes callbacks of both."""
 
 
 def _callback_class() -> Any:
@@ -24,15 +24,15 @@ def _callback_class() -> Any:
 Callback: Any = _callback_class()
 
 
-class PinprofCallback(Callback):  # type: ignore[misc]  # of whichever package is installed
+class PinprofCallback(Callback):  # type: ignore[misc]  # its base depends on the installed package
     """Records the first training of a Trainer.
 
         trainer = Trainer(callbacks=[PinprofCallback("out.json.gz")])
 
     A step begins with the first batch after an optimizer step and ends where the next one begins: with gradient
     accumulation it has several batches, and it includes the fetch of the next batch. The `options` are those of
-    `profile()`. After the recording the training goes on, or ends if `stop` is set (which several ranks cannot do
-    together). Each of several ranks writes its own trace, such as out.rank3.json.gz.
+    `profile()`. After the recording the training goes on, or ends if `stop` is set; a training on several
+    ranks cannot end that way. Each rank writes its own trace, such as out.rank3.json.gz.
 
     The trainer's loggers get the figures of the recorded steps, those of `Report.scalars()`, as soon as these are
     recorded; the training stands still until the trace is analysed.
@@ -56,7 +56,7 @@ class PinprofCallback(Callback):  # type: ignore[misc]  # of whichever package i
         self._training.begin(trainer.global_rank, trainer.world_size, log if trainer.loggers else None)
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-        """End a step and begin the next, unless this batch only adds to the gradients of the ones before."""
+        """End a step and begin the next, unless this batch only adds to the gradients of earlier batches."""
         if trainer.global_step == self._optimizer_steps:
             return
         self._optimizer_steps = trainer.global_step

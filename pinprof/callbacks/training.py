@@ -42,7 +42,7 @@ class TrainingRecording:
     def begin(self, rank: int, ranks: int, log: Callable[[dict[str, float]], None] | None = None) -> None:
         """Prepare to record the first training; ignore a second one. Raises CaptureError as `profile()` does.
 
-        `log` takes the figures of the recorded steps, in the training and on the first rank alone.
+        `log` gets the figures of the recorded steps while the training runs, on the first rank only.
         """
         if self._recording is not None:
             return
@@ -50,11 +50,11 @@ class TrainingRecording:
             raise CaptureError(STOP_WITH_RANKS)
         if self._stop and self._options.get("every"):
             raise CaptureError(
-                "stop=True ends the training at the recording, every=N looks again after it: leave one out"
+                "stop=True ends the training after the recording, every=N records again later: leave one out"
             )
         path = path_of_rank(self._path, rank) if ranks > 1 else self._path
         self._recording = profile(path, **self._options)
-        self._recording.on_look = _say_look
+        self._recording.on_recorded = _say_verdict
         self._log = None if rank else log
         atexit.register(self.keep)  # not every framework reports a failed training
 
@@ -72,7 +72,7 @@ class TrainingRecording:
             self._close()
             _say(str(exc))
             return self._stop
-        except Exception as error:  # noqa: BLE001  the training goes on, whatever it is
+        except Exception as error:  # noqa: BLE001  the training goes on after any error
             self._close()
             _say(unexpected(error))
             return False
@@ -126,8 +126,8 @@ class TrainingRecording:
         return "\npinprof: ".join(lines)
 
 
-def _say_look(path: Path, step: int) -> None:
-    """Say what a look at the training has found; without `every` there are no looks."""
+def _say_verdict(path: Path, step: int) -> None:
+    """Say the verdict on a recording of `every`; without that option, nothing calls it."""
     report = load(path)
     _say(f"step {step}: {headline(first_screen(report.profile, report.analysis.findings))}")
 

@@ -17,7 +17,7 @@ from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.ground.outputs import unfinished
 from pinprof.ground.processes import exit_status, temporary_folder
-from pinprof.program.user_program import HOME
+from pinprof.program.user_program import IMPORT_FOLDER
 from pinprof.trace.metadata.run_log import RUN_KEY, run_of_metadata
 
 TASK_FILE, OUTCOME_FILE = "task", "outcome"
@@ -49,7 +49,7 @@ class WorkerTask(msgspec.Struct, frozen=True, kw_only=True):
         """Write the task into a file next to the output, and return the command of its worker."""
         file = Path(self.output).with_name(TASK_FILE)
         file.write_bytes(msgspec.json.encode(self))
-        return [sys.executable, "-c", WORKER_PROGRAM.format(home=HOME), "worker", str(file)]
+        return [sys.executable, "-c", WORKER_PROGRAM.format(home=IMPORT_FOLDER), "worker", str(file)]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pinprof.capture.steps.marks import Marks
 from pinprof.capture.steps.sources import BACKWARD_CALLS, BATCH_DRAWS, OPTIMIZER_STEPS
 from pinprof.capture.steps.stepper import Stepper
 from pinprof.capture.steps.watchdog import Watchdog
-from pinprof.capture.window.lean import OnLook
+from pinprof.capture.window.lean import OnRecorded
 from pinprof.capture.window.recording import OnWindow, Recording, profile
 from pinprof.ground.errors import CaptureError, TooFewSteps
 from pinprof.ground.outputs import shortest
@@ -79,15 +79,15 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
     keep_going: bool = False,
     agreement: Agreement | None = None,
     on_progress: OnWindow | None = None,
-    on_look: OnLook | None = None,
+    on_recorded: OnRecorded | None = None,
     options: RecordingOptions = RecordingOptions(),  # noqa: B008  frozen
 ) -> ScriptRun:
     """Run `script` like `python script args` or `python -m script args`, and record it; return how it ended.
 
     `step_marker` says what marks the steps: `auto`, `loader` (a batch drawn from a DataLoader), `optimizer`,
     `backward`, `module` (a call of the outermost one), or a function: its name in the script, or
-    `module:name`. After half a minute of work in which nothing marks a step, it records a stretch of time. `on_look` is
-    called with the trace of each look (`every` of the options), and the number of the last step.
+    `module:name`. After half a minute of work in which nothing marks a step, it records a stretch of time.
+    `on_recorded` is called with each trace (several with `every`), and the number of the last step.
     `options` are those of `profile()`. After the windows it stops the script at the end of a step, or lets it finish if
     `keep_going`; ranks of a job stop by their `agreement`. If the script fails, its traceback goes to standard error as
     Python prints it, and the recorded steps are kept. The processes that it starts are recorded alike, each into a
@@ -102,7 +102,7 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
             "warmup=0: the first step of a script includes its start; keep at least one step for warm-up"
         )
     recording = profile(path, options, on_progress=on_progress)
-    recording.on_look = on_look or recording.on_look
+    recording.on_recorded = on_recorded or recording.on_recorded
     of_child = msgspec.structs.replace(options, every=0)  # it has nobody to tell
     with notes_folder() as folder:
         config = ChildConfig(str(recording.path), step_marker, keep_going, of_child, str(folder))

@@ -113,7 +113,7 @@ def remarks_on(
 ) -> Iterator[str]:
     """Yield remarks on a baseline that does not fit the traces well; `matched` are their counterparts in it."""
     if baseline.pinprof_version != VERSION:
-        yield f"it is of pinprof {baseline.pinprof_version}, this is {VERSION}: figures may mean something else"
+        yield f"it is of pinprof {baseline.pinprof_version}, this is {VERSION}: figures may mean other things"
     unmatched = [trace.path for trace in baseline.traces if not any(trace is before for before in matched)]
     if unmatched:
         yield f"its {', '.join(unmatched)} {'are' if len(unmatched) > 1 else 'is'} compared with nothing"

@@ -39,12 +39,17 @@ def limit_options(command: Callable[..., int]) -> Callable[..., int]:
     "--tolerance",
     metavar="SHARE",
     type=float,
-    help="How much worse than the baseline still passes [0.1], beyond noise: 20 µs, 0.1 waits, 4 KiB, 1 % of overlap.",
+    help="The share by which a figure may be worse [0.1]; noise never counts: 20 µs, 0.1 waits, 4 KiB, 1 % of overlap.",
 )
 @click.option("--config", metavar="FILE", help="Read limits from [tool.pinprof.check] of this file [pyproject.toml].")
 @click.option("--some-ranks", is_flag=True, help="Accept a job without the traces of all its ranks.")
 @click.option(
-    "--format", "form", type=click.Choice(CHECK_FORMATS), default="text", show_default=True, help="What to write."
+    "--format",
+    "output_format",
+    type=click.Choice(CHECK_FORMATS),
+    default="text",
+    show_default=True,
+    help="What to write.",
 )
 @click.option("-o", "output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
 @force_option
@@ -55,7 +60,7 @@ def check(
     tolerance: float | None,
     config: str | None,
     some_ranks: bool,
-    form: str,
+    output_format: str,
     output: str,
     force: bool,
     **options: float | None,
@@ -99,7 +104,7 @@ def check(
     measured = [None if isinstance(figures, TraceError) else figures for _, figures in outcomes]
     matched = _matched(measured, before, baseline)
     checked = judge_all(outcomes, limits, matched, allowed, some_ranks=some_ranks)
-    write(output, _render(checked, form, to_terminal=output == "-"))
+    write(output, _render(checked, output_format, to_terminal=output == "-"))
     status = outcome(checked)
     if status == NOT_JUDGED:
         fail(_unknown(checked), status)
@@ -116,11 +121,11 @@ def _limits(
 
     Exits if no limit is set.
     """
-    set_now = {key: value for key, value in options.items() if value is not None}
-    path, kept = find_config(_working_folder()) if config is None else (config, read_config(config))
-    if config is not None and kept is None:
+    from_options = {key: value for key, value in options.items() if value is not None}
+    path, from_file = find_config(_working_folder()) if config is None else (config, read_config(config))
+    if config is not None and from_file is None:
         fail(f"{config}: has no table [tool.pinprof.check]; add one, e.g. with max-hidden-syncs = 0")
-    limits = Limits(**((kept or {}) | set_now))
+    limits = Limits(**((from_file or {}) | from_options))
     if not limits and not is_compared:
         file = str(path) if path else "pyproject.toml"
         fail(f"no limit is set: give one (--max-hidden-syncs 0), or --baseline, or [tool.pinprof.check] in {file}")
@@ -169,12 +174,12 @@ def _unknown(checked: "Sequence[Checked]") -> str:
     return unknown[0] + more if unknown else ""
 
 
-def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> str:
+def _render(checked: "Sequence[Checked]", output_format: str, *, to_terminal: bool) -> str:
     """Return the check in a format; text fits the terminal that shows it."""
-    if form != "text":
+    if output_format != "text":
         from pinprof.report.check import to_github, to_junit, to_sarif
 
-        return {"github": to_github, "sarif": to_sarif, "junit": to_junit}[form](checked)
+        return {"github": to_github, "sarif": to_sarif, "junit": to_junit}[output_format](checked)
     from pinprof.report.check import check_to_text
 
     width, color = page_options() if to_terminal else (PIPED_COLUMNS, False)
@@ -182,7 +187,7 @@ def _render(checked: "Sequence[Checked]", form: str, *, to_terminal: bool) -> st
 
 
 def _next(checked: "Sequence[Checked]", traces: tuple[str, ...]) -> str:
-    """Return the next command: explain the first rule behind a failure, or report if no rule is behind one."""
+    """Return the next command: `explain` for the first rule that a failure names, otherwise `report`."""
     failing = (verdict for trace in checked for verdict in trace.verdicts if verdict.failed)
     rules = (place.rule for verdict in failing for place in verdict.places if place.rule)
     rule = next(rules, None)

@@ -17,7 +17,7 @@ from pinprof.ground.units import listed
 if TYPE_CHECKING:
     from pinprof.report.explain import Guide
 
-MOST_SUGGESTED_NAMES = 6
+MAX_SUGGESTED_NAMES = 6
 """Of an error for an unknown name."""
 WIDEST_GUIDE_COLUMNS = 110
 """A guide in a wider terminal: longer lines are hard to read."""
@@ -116,7 +116,7 @@ def _known(name: str, titles: Mapping[str, str], what: str) -> str:
     if word not in known:
         close = [original for original, title in titles.items() if word and word in f"{original} {title}".casefold()]
         close = close or [known[match] for match in get_close_matches(word, known, n=1)]
-        fail(f"{name}: unknown {what}" + (f"; did you mean {listed(close, MOST_SUGGESTED_NAMES)}?" if close else ""))
+        fail(f"{name}: unknown {what}" + (f"; did you mean {listed(close, MAX_SUGGESTED_NAMES)}?" if close else ""))
     return known[word]
 
 

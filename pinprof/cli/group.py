@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from pinprof.cli.terminal import Ended, ended_by_signals, fail, give_up_output, make_writable
-from pinprof.ground.errors import TRACEBACK, PinprofError, unexpected
+from pinprof.ground.errors import TRACEBACK_VARIABLE, PinprofError, unexpected
 from pinprof.ground.packages import missing
 from pinprof.ground.standard_streams import is_terminal
 from pinprof.ground.urls import STANDARD_INPUT, local_path
@@ -221,7 +221,7 @@ def _interrupted(by: BaseException | None) -> NoReturn:
 
 def _unexpected(error: Exception) -> NoReturn:
     """Say that pinprof itself failed, and how to report that."""
-    if os.environ.get(TRACEBACK):
+    if os.environ.get(TRACEBACK_VARIABLE):
         with suppress(OSError):
             traceback.print_exception(error)
     fail(unexpected(error))

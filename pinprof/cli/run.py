@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from pinprof.capture.job import Agreement
     from pinprof.capture.script import ScriptRun
 
-OFFERED = {field.name: field for field in msgspec.structs.fields(RecordingOptions) if get_args(field.type)}
+OFFERED_OPTIONS = {field.name: field for field in msgspec.structs.fields(RecordingOptions) if get_args(field.type)}
 """The fields of `RecordingOptions` that are options, with their help."""
-LONGEST_RERUN_S = 120.0
+MAX_RERUN_S = 120.0
 """A script that has too few steps, and took no longer than this, runs once more to record fewer."""
 
 
@@ -91,11 +91,11 @@ def offered_options(*names: str) -> Callable[[Callable[..., None]], Callable[...
 
     def offer(command: Callable[..., None]) -> Callable[..., None]:
         for name in reversed(names):
-            kind, meta = get_args(OFFERED[name].type)
+            kind, meta = get_args(OFFERED_OPTIONS[name].type)
             option, metavar = meta.extra["name"] or name.replace("_", "-"), meta.extra["metavar"]
             number = {"type": click.IntRange(min=meta.extra["least"]), "show_default": not metavar, "metavar": metavar}
             settings = {"is_flag": True} if kind is bool else number
-            default = None if metavar else OFFERED[name].default
+            default = None if metavar else OFFERED_OPTIONS[name].default
             command = click.option(f"--{option}", name, default=default, help=meta.description, **settings)(command)
         return command
 
@@ -181,11 +181,11 @@ def run(
     else:
         begin_s = HOST_TIME.monotonic()
         try:
-            outcome = recorded(outputs, agreement, spent, on_look=say_verdict, **task)
+            outcome = recorded(outputs, agreement, spent, on_recorded=say_verdict, **task)
         except TooFewSteps as error:
             took_s = HOST_TIME.monotonic() - begin_s
             is_fixed = agreement is not None or options["warmup"] is not None or options["every"]
-            if is_fixed or not error.recordable or took_s > LONGEST_RERUN_S:
+            if is_fixed or not error.recordable or took_s > MAX_RERUN_S:
                 raise
             spent.begin("running the script once more")
             say(
@@ -292,7 +292,7 @@ def _repeated(times: int, **task: Any) -> "tuple[ScriptRun, int]":
 
 
 def _recording_options(options: dict[str, Any], *, force: bool) -> RecordingOptions:
-    chosen = {name: options[name] for name in OFFERED}
+    chosen = {name: options[name] for name in OFFERED_OPTIONS}
     return RecordingOptions.of_command(**chosen, force=force, replaces_own=options["replaces_own"])
 
 

@@ -30,7 +30,7 @@ TRACES_WITHIN_S = 300.0
 """How long rank 0 waits for the other traces after it has written its own."""
 VISIBLE_WITHIN_S = 5.0
 """How long a file that another machine wrote to a shared folder may take to appear here."""
-MOST_CHILDREN = 4
+MAX_CHILDREN_NAMED = 4
 """The most children without ranks to report on at once."""
 
 
@@ -81,7 +81,7 @@ def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Ana
 
 
 def say_verdict(path: Path, step: int) -> None:
-    """Say in a line why the steps are slow that were recorded at this step of a long training."""
+    """Say in a line why the steps of this recording are slow; a long training has several recordings."""
     from pinprof.notebook import load
     from pinprof.report.trace.first_screen import first_screen
     from pinprof.report.trace.verdict import headline
@@ -144,7 +144,7 @@ def _report_children(
         _report_ranks(paths, outputs, machine, code)
         _say_others([child for child in children if child.rank is None])
         return
-    shown = traces_of(sorted(children, key=lambda child: not child.trains))[:MOST_CHILDREN]
+    shown = traces_of(sorted(children, key=lambda child: not child.trains))[:MAX_CHILDREN_NAMED]
     analyses = [read(path, analysing(machine)) for path in shown]
     for analysis in analyses:
         print_report(analysis, code, has_page=True)

@@ -30,7 +30,7 @@ LAUNCHERS = {
     "deepspeed": "pinprof run -m deepspeed.launcher.runner {script}",
 }
 """Programs that start scripts, and how to start them with pinprof."""
-LEAST_SIMILARITY = 0.7
+MIN_SIMILARITY = 0.7
 """Of difflib: a file whose name is less like the given one than this is not suggested."""
 
 
@@ -121,7 +121,7 @@ def _similar_script(word: str) -> str:
     """Return the script in the same folder with the most similar name; empty if none is similar."""
     folder = Path(word).parent
     scripts = [path.name for path in folder.glob("*.py")] if folder.is_dir() else []
-    close = get_close_matches(Path(word).name, scripts, n=1, cutoff=LEAST_SIMILARITY)
+    close = get_close_matches(Path(word).name, scripts, n=1, cutoff=MIN_SIMILARITY)
     return str(folder / close[0]) if close else ""
 
 

@@ -26,7 +26,7 @@ SeverityJson: TypeAlias = Annotated[str, one_of(get_args(Severity))]
 Guards: TypeAlias = Annotated[
     Sequence[str],
     doc(
-        "directions of the copies of pinned memory in flight that it awaits: without it, their memory is used too early"
+        "directions of the pending copies of pinned memory that it protects: without it, their memory is used too early"
     ),
 ]
 SavingMs: TypeAlias = Annotated[Ms | None, doc("what it saves per step, by replay; null where no replay predicts it")]

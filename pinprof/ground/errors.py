@@ -1,6 +1,6 @@
 """The exceptions of pinprof: the library raises them, the command line prints each in one line."""
 
-TRACEBACK = "PINPROF_TRACEBACK"
+TRACEBACK_VARIABLE = "PINPROF_TRACEBACK"
 """If this environment variable is set, an unexpected error shows its traceback."""
 
 
@@ -31,4 +31,4 @@ class UnsafeCopyError(PinprofError):
 def unexpected(error: BaseException) -> str:
     """Return the message for an unexpected error in pinprof itself, which asks the user to report it."""
     text = f"{type(error).__name__}: {error}".removesuffix(": ").replace("\n", " ")
-    return f"pinprof itself failed ({text}); please report this with the output under {TRACEBACK}=1"
+    return f"pinprof itself failed ({text}); please report this with the output under {TRACEBACK_VARIABLE}=1"

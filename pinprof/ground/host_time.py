@@ -1,6 +1,6 @@
-"""The clocks of `time` as they are before a program runs: it may replace them, as tests do that freeze the time.
+"""The clocks of `time` from before a program runs: programs replace them, for example to freeze the time in tests.
 
-They are not attributes of a module, where freezegun would find and replace them as well.
+They are not attributes of a module, because freezegun would replace those as well.
 """
 
 import time

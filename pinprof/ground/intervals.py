@@ -10,7 +10,7 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Integer = TypeVar("Integer", bound=np.integer)
 MAX_CODES_PER_ROW = 4
-"""Where codes are not much more than rows, a table of all codes is smaller than what sorting takes."""
+"""With at most this number of possible codes per row, a table of all codes takes less memory than sorting."""
 
 
 class Intervals(NamedTuple):

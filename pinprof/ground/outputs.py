@@ -18,9 +18,9 @@ from pinprof.ground.errors import PinprofError
 
 STANDARD = "-"
 """Names standard output among outputs, and standard input among inputs."""
-DESCRIPTORS = re.compile(r"/proc/\d+(/task/\d+)?/fd|/dev/fd")
+DESCRIPTOR_PATH = re.compile(r"/proc/\d+(/task/\d+)?/fd|/dev/fd")
 """Folders whose entries are open descriptors: their files are being written to, and must not be replaced."""
-MOST_LINKS = 40
+MAX_LINKS_FOLLOWED = 40
 """Linux follows at most this many links."""
 
 OWN_TRACE, OWN_PAGE = re.compile(rb'\{"pinprof_|.*"pinprof": ?\{"pinprof_version"', re.DOTALL), b"<title>pinprof"
@@ -202,9 +202,9 @@ def _stream(path: Path) -> BinaryIO:
 
 def _descriptor(path: Path) -> Path | None:
     """Return the open descriptor that a path links to, as /dev/stdout does; None for other paths."""
-    for _ in range(MOST_LINKS):
+    for _ in range(MAX_LINKS_FOLLOWED):
         entry = Path(os.path.realpath(path.parent)) / path.name
-        if entry.name.isdecimal() and DESCRIPTORS.fullmatch(str(entry.parent)):
+        if entry.name.isdecimal() and DESCRIPTOR_PATH.fullmatch(str(entry.parent)):
             return entry
         if not os.path.islink(entry):  # noqa: PTH114  never raises
             return None

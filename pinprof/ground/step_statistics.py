@@ -16,15 +16,15 @@ MAX_MEDIAN_DEVIATIONS = 6
 OTHER_STEPS = 3.0
 """If nearly all timed steps are longer than the recorded ones by more than this factor, these are others: a profiler
 only adds time."""
-FEWEST_TIMES = 3
+MIN_TIMES_WITH_SPREAD = 3
 """Among fewer times nothing is usual."""
 EXPLAINING_SHARE_OF_EXCESS = 0.5
 """A reason explains a long time if it explains this share of its excess over the usual one."""
 
-FEWEST_BLOCKS = 8
+MIN_BLOCKS_OF_STEPS = 8
 """The spread of fewer block means says little about the uncertainty of the overall mean."""
 CONFIDENCE = 0.95
-OF_95_PERCENT = 1.959964
+NORMAL_QUANTILE_OF_95_PERCENT = 1.959964
 """Quantile of the normal distribution for this confidence."""
 
 STUDENT = {2: 4.3027, 3: 3.1824, 4: 2.7764}
@@ -32,11 +32,11 @@ STUDENT = {2: 4.3027, 3: 3.1824, 4: 2.7764}
 
 RETURNING_MULTIPLE = 1.1
 """Regular work in some steps shows if all of these take at least this multiple of the usual step."""
-FEWEST_RETURNS = 5
+MIN_RETURNS_OF_PERIOD = 5
 """Fewer returns of a longer step may be chance: of 50 periods, one fits four steps of twenty in 1 of 10 series."""
 TAKEN_FOR_NOISE = 0.95
 """Each step with regular work is longer than this share of all other steps."""
-LONGEST_PERIOD = 100
+MAX_PERIOD_STEPS = 100
 """The longest period that is searched for; if work that returns less often takes long, its step is irregular anyway."""
 
 
@@ -47,7 +47,7 @@ def unlike(times: Series, excused: Callable[[], Series] | None = None, among: Bo
     one, by default all.
     """
     reference = slice(None) if among is None else among
-    if len(times) < FEWEST_TIMES or not len(times[reference]):
+    if len(times) < MIN_TIMES_WITH_SPREAD or not len(times[reference]):
         return np.zeros(len(times), bool)
     usual = float(np.median(times[reference]))
     away = times - usual
@@ -81,7 +81,7 @@ def returning(times: Series, number: Series) -> Series:
     row_number = number - number[0]
     row = np.full(int(row_number[-1]) + 1, usual)
     row[row_number] = times
-    for period in range(2, min(LONGEST_PERIOD, len(times) // FEWEST_RETURNS) + 1):
+    for period in range(2, min(MAX_PERIOD_STEPS, len(times) // MIN_RETURNS_OF_PERIOD) + 1):
         whole = len(row) // period * period
         phase = int(np.median(row[:whole].reshape(-1, period), axis=0).argmax())
         rows = np.flatnonzero(row_number % period == phase)
@@ -98,10 +98,10 @@ def half_width(times: Series) -> float:
 
     Consecutive times depend on each other (batches come in bursts). So it takes the means of longer and longer blocks,
     until these are independent, and the widest of the ranges that result (Flyvbjerg and Petersen, J. Chem. Phys. 91,
-    461, 1989). Infinite for fewer than `FEWEST_BLOCKS` times.
+    461, 1989). Infinite for fewer than `MIN_BLOCKS_OF_STEPS` times.
     """
-    widest, size = (np.inf if len(times) < FEWEST_BLOCKS else 0.0), 1
-    while len(times) // size >= FEWEST_BLOCKS:
+    widest, size = (np.inf if len(times) < MIN_BLOCKS_OF_STEPS else 0.0), 1
+    while len(times) // size >= MIN_BLOCKS_OF_STEPS:
         blocks = len(times) // size
         means = times[: blocks * size].reshape(blocks, size).mean(axis=1)
         widest = max(widest, float(means.std(ddof=1) / np.sqrt(blocks)) * _student(blocks - 1))
@@ -110,12 +110,12 @@ def half_width(times: Series) -> float:
 
 
 def range_of_another(times: Series) -> tuple[float, float] | None:
-    """Return the range in which one more such time lies with 95 % confidence; None for fewer than `FEWEST_TIMES`.
+    """Return the range of one more such time, with 95 % confidence; None for fewer than `MIN_TIMES_WITH_SPREAD`.
 
     It assumes that the logarithms are normal and independent (Student's t, for a prediction). From two times the range
     would be so wide that it says nothing.
     """
-    if len(times) < FEWEST_TIMES:
+    if len(times) < MIN_TIMES_WITH_SPREAD:
         return None
     logs = np.log(times)
     half = _student(len(logs) - 1) * float(logs.std(ddof=1)) * np.sqrt(1 + 1 / len(logs))
@@ -126,7 +126,7 @@ def _student(degrees: int) -> float:
     """Return the quantile of Student's distribution for 95 %, by the first terms of its Cornish-Fisher expansion."""
     if degrees in STUDENT:
         return STUDENT[degrees]
-    normal = OF_95_PERCENT
+    normal = NORMAL_QUANTILE_OF_95_PERCENT
     second = (normal**3 + normal) / 4
     third = (5 * normal**5 + 16 * normal**3 + 3 * normal) / 96
     return normal + second / degrees + third / degrees**2

@@ -6,21 +6,21 @@ STANDARD_INPUT = "-"
 
 URL_START = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
 """A scheme has two letters or more; one letter is a Windows drive. fsspec chains URLs (simplecache::s3://...)."""
-CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]+://)")
+URL_CHAIN = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]+://)")
 WEB_URL = re.compile(r"https?://", re.IGNORECASE)
 SECRET_USER = re.compile(r"(?<=://)(?:[^/?#\s@:]*:(?!:|\d+(?:[/?#]|$))\S*?@(?:[^/?#\s]*@)?|[^/?#\s]*@)")
 """The part before the host: a user, a token, or a key with its secret, which may contain a slash."""
 SECRET_USER_OF_ADDRESS = re.compile(SECRET_USER.pattern.replace(r"\s", "").replace(r"\S", r"[^\x00]"))
 """The same for a text that is one address, which white space does not end."""
-PARAMETERS = re.compile(r";[^/?#]*")
+PATH_PARAMETERS = re.compile(r";[^/?#]*")
 """The parameters of one part of a path: `;jsessionid=...`."""
 SECRET_ENDING = re.compile(
     r"""(https?://[^\s?#;'"]*[?#;]|[A-Za-z][A-Za-z0-9+.-]+://[^\s?#;'"]*(?:[#;]|\?(?=[^\s?]*=)))\S*[^\s'":;,.)]""",
     re.IGNORECASE,
 )
 """The possibly secret end of an address in a sentence, without the punctuation after it."""
-HIDDEN = "***"
-SHORTEST_SECRET = 4
+CENSORED = "***"
+MIN_SECRET_CHARS = 4
 """In characters; shorter parts of a URL occur in any sentence."""
 
 
@@ -48,9 +48,9 @@ def shown(path: str) -> str:
     if not is_url(path):
         return path
     parts = []
-    for part in CHAIN.split(path):
-        kept, mark = _without_ending(SECRET_USER_OF_ADDRESS.sub(f"{HIDDEN}@", part))
-        parts.append(PARAMETERS.sub(f";{HIDDEN}", kept) + (mark + HIDDEN if mark else ""))
+    for part in URL_CHAIN.split(path):
+        kept, mark = _without_ending(SECRET_USER_OF_ADDRESS.sub(f"{CENSORED}@", part))
+        parts.append(PATH_PARAMETERS.sub(f";{CENSORED}", kept) + (mark + CENSORED if mark else ""))
         if mark or ";" in kept:  # the rest may be secret, too
             break
     return "::".join(parts)
@@ -66,10 +66,10 @@ def _without_ending(url: str) -> tuple[str, str]:
 
 def redacted(text: str) -> str:
     """Return a text whose URLs show `***` for what `shown` hides; a URL ends at white space."""
-    return SECRET_ENDING.sub(rf"\1{HIDDEN}", SECRET_USER.sub(f"{HIDDEN}@", text))
+    return SECRET_ENDING.sub(rf"\1{CENSORED}", SECRET_USER.sub(f"{CENSORED}@", text))
 
 
 def has_secret_of(text: str, url: str) -> bool:
     """Return whether a text contains a part of a URL that `shown` hides, and so must not be shown."""
     kept = re.split(r"\W+", shown(url))
-    return any(part in text for part in re.split(r"\W+", url) if len(part) >= SHORTEST_SECRET and part not in kept)
+    return any(part in text for part in re.split(r"\W+", url) if len(part) >= MIN_SECRET_CHARS and part not in kept)

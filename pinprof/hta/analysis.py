@@ -20,7 +20,7 @@ from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int64s
 
 STEP_NAME = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
 COUNTERS = "cuda_profiler_range"
-COMPACT = (
+COMPACT_COLUMNS = (
     *("index", "stream", "correlation", "bytes", "external_id"),
     *("wait_on_stream", "wait_on_cuda_event_record_corr_id"),
 )
@@ -88,7 +88,7 @@ def frame_of(
         "external_id": recording.id("external_id"),
     }
     frame = pd.DataFrame(columns | _counters(recording) | columns, index=rows.entry)  # a counter replaces no column
-    for column in COMPACT:
+    for column in COMPACT_COLUMNS:
         frame[column] = pd.to_numeric(frame[column], downcast="integer")
     frame.index = pd.Index(frame["index"].to_numpy())
     frame = transform_correlation_to_index(frame, symbols)

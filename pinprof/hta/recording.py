@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from pinprof.ground.errors import PinprofError, TraceError
-from pinprof.ground.urls import HIDDEN, STANDARD_INPUT, is_url, shown
+from pinprof.ground.urls import CENSORED, STANDARD_INPUT, is_url, shown
 from pinprof.trace import Trace
 from pinprof.trace.files import open_trace, rank_in_name, trace_files
 from pinprof.trace.metadata.recorded import recorded_rank
@@ -131,7 +131,7 @@ def _by_rank(recordings: Sequence[EventColumns]) -> dict[int, EventColumns]:
 def _file(source: TraceSource) -> str:
     if not isinstance(source, Trace):
         return str(source)
-    if source.path == shown(STANDARD_INPUT) or HIDDEN in source.path:
+    if source.path == shown(STANDARD_INPUT) or CENSORED in source.path:
         raise TraceError(f"{source.path}: HTA needs to read this trace again; give its file or URL instead")
     return source.path
 

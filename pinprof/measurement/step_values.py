@@ -10,7 +10,7 @@ from pinprof.trace.tables import NONE, PAGEABLE, Int32s, Int64s, Trace, rows_by
 
 Floats = npt.NDArray[np.float64]
 
-FEWEST_WITH_SPREAD = 2
+MIN_STEPS_WITH_SPREAD = 2
 """The fewest steps that have a spread."""
 
 
@@ -28,7 +28,7 @@ def with_work_after(trace: Trace, values: Floats) -> Floats:
     """
     last = np.flatnonzero(trace.steps.complete)[-1:]
     is_cut = len(last) and trace.links.activity_step.max(initial=NONE) <= last[0]
-    return values[:-1] if is_cut and len(values) > FEWEST_WITH_SPREAD else values
+    return values[:-1] if is_cut and len(values) > MIN_STEPS_WITH_SPREAD else values
 
 
 def step_lengths(details: Details) -> Floats:

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 from msgspec import structs
 
-from pinprof.analyses.syncs.causes import ALLOCATIONS, WAITS
+from pinprof.analyses.syncs.causes import ALLOCATION_CAUSES, WAITS
 from pinprof.analyses.syncs.sites import Syncs
 from pinprof.ground.intervals import contains
 from pinprof.replay.program import ISSUE, OWN_WAIT, Call, GpuWork, with_works
@@ -128,7 +128,7 @@ def _region(trace: Trace, region: Region, phase: Int64s) -> Bools:
 def _waiting(syncs: Syncs, inside: Bools, steps: int) -> Iterator[Blocker]:
     for number, site in enumerate(syncs.sites):
         per_step = int(inside[syncs.stalls.call[syncs.rows[number]]].sum()) / steps
-        is_of_first_steps = site.cause in ALLOCATIONS and per_step < OFTEN_PER_STEP
+        is_of_first_steps = site.cause in ALLOCATION_CAUSES and per_step < OFTEN_PER_STEP
         if per_step and site.is_of_the_code and not is_of_first_steps:
             yield Blocker(site.cause, site.place, per_step)
 
@@ -192,15 +192,15 @@ def fused_ns(trace: Trace, calls: Collection[int]) -> dict[int, float]:
     return dict(zip(rows[is_fused].tolist(), times[is_fused].tolist(), strict=True))
 
 
-ADAM = re.compile(r"Optimizer\.step#AdamW?\.step")
-DIVISION, PER_STEP_COUNT, OF_CAPTURABLE = "aten::_foreach_div_", "aten::item", "aten::_foreach_pow"
+ADAM_STEP = re.compile(r"Optimizer\.step#AdamW?\.step")
+DIVISION_OP, PER_STEP_COUNT, CAPTURABLE_OP = "aten::_foreach_div_", "aten::item", "aten::_foreach_pow"
 """Ops of torch's foreach Adam: it divides by the bias corrections, for which it reads each parameter's step count; if
 `capturable`, it computes them on the GPU."""
 READS_PER_PARAMETER: Final = 2
 """How often it reads the step count of each parameter."""
 SMALL_KERNEL_NS: Final = 1_750.0
 """The time of a small elementwise kernel in a graph (1.0 to 1.5 us), with the gap before it (0.25 us)."""
-DIVISIONS, SMALL_OPS = 2, 10
+DIVISIONS_PER_PARAMETER, SMALL_OPS = 2, 10
 """With `capturable` the divisors are tensors. So both divisions run a kernel for each parameter, where before one ran
 a few kernels for all; and ten foreach ops compute the divisors (torch/optim/adam.py, `_multi_tensor_adam`)."""
 
@@ -213,23 +213,23 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
     """
     ops, launch = trace.ops, trace.links.launch
     marks = trace.annotations
-    steps = marks.named(ADAM.match)
+    steps = marks.named(ADAM_STEP.match)
     in_graph = np.isin(launch, np.array(list(graphed), np.int64)) & (launch != NONE)
     op_of = np.where(in_graph, trace.links.op[launch], NONE)
-    divides = np.append(ops.named(DIVISION.__eq__), False)
+    divides = np.append(ops.named(DIVISION_OP.__eq__), False)
     rows = np.flatnonzero(in_graph & divides[op_of])
     issued = trace.calls.start_ns[launch[rows]]
     reads = ops.start_ns[ops.named(PER_STEP_COUNT.__eq__)]
-    powers = ops.start_ns[ops.named(OF_CAPTURABLE.__eq__)]
+    powers = ops.start_ns[ops.named(CAPTURABLE_OP.__eq__)]
     longer: dict[int, float] = {}
     for start, end in zip(marks.start_ns[steps].tolist(), marks.end_ns[steps].tolist(), strict=True):
         divisions = rows[(issued >= start) & (issued < end)].tolist()
         parameters = int(((reads >= start) & (reads < end)).sum()) // READS_PER_PARAMETER
         if not divisions or not parameters or ((powers >= start) & (powers < end)).any():
             continue
-        small = (DIVISIONS * parameters + SMALL_OPS) * SMALL_KERNEL_NS
+        small = (DIVISIONS_PER_PARAMETER * parameters + SMALL_OPS) * SMALL_KERNEL_NS
         for row in divisions:
-            longer[row] = (DIVISIONS - 1) * float(trace.gpu.duration_ns[row]) + small / len(divisions)
+            longer[row] = (DIVISIONS_PER_PARAMETER - 1) * float(trace.gpu.duration_ns[row]) + small / len(divisions)
     return longer
 
 

@@ -173,7 +173,7 @@ def change_of(option: str, details: Details, edits: Edits) -> OptionChange:
 def predict_usual(replay: Replay, given: Scenario) -> list[tuple[str, Prediction]]:
     """Return the predictions of the usual scenarios by name; pinned copies run at the rate of `given`."""
     predictions = []
-    for name, bare in USUAL_SCENARIOS:
-        scenario = replace(bare, pinned_gbps=given.pinned_gbps, machine=given.machine) if bare.pin else bare
+    for name, usual in USUAL_SCENARIOS:
+        scenario = replace(usual, pinned_gbps=given.pinned_gbps, machine=given.machine) if usual.pin else usual
         predictions.append((name, predict_scenario(replay, scenario)))
     return predictions

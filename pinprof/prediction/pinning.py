@@ -15,7 +15,7 @@ from pinprof.replay.bound import feed_of
 from pinprof.trace.callers import outermost_op
 from pinprof.trace.links import step_at
 from pinprof.trace.spans.idle_times import long_pauses
-from pinprof.trace.spans.one_time_work import NEVER
+from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL
 from pinprof.trace.tables import DTOH, HTOD, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 
 Rates: TypeAlias = Annotated[
@@ -133,7 +133,7 @@ def freed_batches(details: Details) -> Intervals:
     copies = (gpu.direction == HTOD) & (gpu.host_memory == PAGEABLE) & (trace.links.launch != NONE)
     rows = np.flatnonzero(copies & trace.steps.holds(trace.links.activity_step))
     if not loader.by_workers or loader.pinned is not False or (gpu.bytes[rows] < MIN_SHARED_BYTES).all():
-        return NEVER
+        return NO_TIMES_AT_ALL
     return _pauses_of_freeing(trace, loader.times, rows)
 
 

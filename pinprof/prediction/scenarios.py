@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from pinprof.analyses.syncs.causes import ALLOCATIONS, BLOCKING_COPIES, WAITS
+from pinprof.analyses.syncs.causes import ALLOCATION_CAUSES, BLOCKING_COPY_CAUSES, WAITS
 from pinprof.analyses.syncs.sites import Site, Syncs
 from pinprof.details import Details
 from pinprof.document import Gbps, doc
@@ -90,7 +90,7 @@ def _is_chosen(site: Site, wanted: tuple[str, ...]) -> bool:
     if not site.is_of_the_code:
         return False
     if ALL_WAITS in wanted:
-        return site.cause not in ALLOCATIONS and not site.must_stay
+        return site.cause not in ALLOCATION_CAUSES and not site.must_stay
     return not set(wanted).isdisjoint(site.names)
 
 
@@ -119,7 +119,7 @@ def without_blocking(details: Details, copies: frozenset[int] | None, *, only_ht
     rows = np.flatnonzero(stalls.copy != NONE)
     if copies is not None:
         rows = stalls.of_copies(np.array(list(copies), np.int64))
-    rows = rows[syncs.has_cause(*BLOCKING_COPIES, rows=rows)]
+    rows = rows[syncs.has_cause(*BLOCKING_COPY_CAUSES, rows=rows)]
     if only_htod:
         rows = rows[trace.gpu.direction[stalls.copy[rows]] == HTOD]
     return Edits(unblocked=frozenset(rows.tolist()))

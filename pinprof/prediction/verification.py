@@ -10,7 +10,7 @@ from operator import or_
 import numpy as np
 
 from pinprof.analyses.by_name.kernels import SAME_KERNELS_SHARE, kernels_alike
-from pinprof.analyses.syncs.causes import BLOCKING_COPIES, OF_COPIES_TO_GPU
+from pinprof.analyses.syncs.causes import BLOCKING_COPY_CAUSES, WAITS_FOR_COPIES_TO_GPU
 from pinprof.analyses.syncs.site_matches import GONE_SHARE, SiteCount, match_sites
 from pinprof.analyses.syncs.sites import Site
 from pinprof.details import Details
@@ -25,7 +25,7 @@ from pinprof.replay import Replay
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
 
-COPY_CAUSES = BLOCKING_COPIES | OF_COPIES_TO_GPU
+COPY_CAUSES = BLOCKING_COPY_CAUSES | WAITS_FOR_COPIES_TO_GPU
 """Causes of waits that disappear if their copies are made in another way."""
 
 CopyKey = tuple[int, int]
@@ -200,7 +200,7 @@ def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], 
 def _blocks(side: _Side, rows: Int64s) -> Bools:
     """Return whether the host waits for each copy in the call that makes it."""
     syncs = side.details.syncs
-    of_copy = syncs.has_cause(*BLOCKING_COPIES)
+    of_copy = syncs.has_cause(*BLOCKING_COPY_CAUSES)
     return np.isin(rows, syncs.stalls.copy[of_copy])
 
 

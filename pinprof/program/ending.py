@@ -27,7 +27,7 @@ class StopRequested(BaseException):
     """Ends the script at a step boundary; the script's own `except Exception` does not catch it."""
 
 
-FINISH = getattr(signal, "SIGRTMAX", signal.SIGTERM + 3) - 2
+FINISH_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM + 3) - 2
 """The signal by which another thread ends the main thread; no other code uses it."""
 
 _can_finish = False
@@ -37,9 +37,11 @@ _can_finish = False
 def finishable() -> Iterator[None]:
     """Let `finish_main` end the block, which runs in the main thread; after it, no line raises an error of ours."""
     global _can_finish  # noqa: PLW0603  one for the process
-    is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(FINISH) is signal.SIG_DFL
+    is_ours = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(FINISH_SIGNAL) is signal.SIG_DFL
+    )
     if is_ours:
-        signal.signal(FINISH, _finish)
+        signal.signal(FINISH_SIGNAL, _finish)
         _can_finish = True
     try:
         yield
@@ -48,15 +50,15 @@ def finishable() -> Iterator[None]:
             sys.settrace(None)
         if is_ours:
             _can_finish = False
-            if signal.getsignal(FINISH) is _finish:
-                signal.signal(FINISH, signal.SIG_DFL)
+            if signal.getsignal(FINISH_SIGNAL) is _finish:
+                signal.signal(FINISH_SIGNAL, signal.SIG_DFL)
 
 
 def finish_main() -> bool:
     """End the main thread with StopRequested if it is in the program; return whether. Call this in another thread."""
-    is_possible = _can_finish and signal.getsignal(FINISH) is _finish
+    is_possible = _can_finish and signal.getsignal(FINISH_SIGNAL) is _finish
     if is_possible:
-        signal.pthread_kill(threading.main_thread().ident or 0, FINISH)
+        signal.pthread_kill(threading.main_thread().ident or 0, FINISH_SIGNAL)
     return is_possible
 
 

@@ -28,7 +28,7 @@ MAX_KNOWN_STACKS = 10_000
 """Stacks that are remembered: a program has fewer places that wait, unless it generates code."""
 
 DYNAMO_FOLDER = f"{os.sep}torch{os.sep}_dynamo{os.sep}"
-"""A part of the file names of the frames between code that torch.compile made and the functions that it calls."""
+"""A part of the file names of torch.compile's own frames, which are between compiled code and what that calls."""
 
 Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
 """The frames at one moment, innermost first, with their lines: quick to take, and readable later."""

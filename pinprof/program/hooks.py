@@ -19,7 +19,7 @@ from inspect import getattr_static
 from types import ModuleType
 from typing import Any
 
-from pinprof.ground.errors import TRACEBACK, unexpected
+from pinprof.ground.errors import TRACEBACK_VARIABLE, unexpected
 from pinprof.ground.standard_streams import own_error
 
 
@@ -34,7 +34,7 @@ class Faults:
         """Say once that pinprof failed, and why; this never raises."""
         with suppress(Exception):
             self.say(f"{unexpected(error)}{then}")
-            if os.environ.get(TRACEBACK):
+            if os.environ.get(TRACEBACK_VARIABLE):
                 traceback.print_exception(error, file=own_error())
 
     def say(self, text: str) -> None:

@@ -315,5 +315,5 @@ def is_installed(file: str) -> bool:
     return file.startswith(INSTALLED_FOLDERS) or any(packages)
 
 
-HOME = str(Path(__file__).parents[2])
+IMPORT_FOLDER = str(Path(__file__).parents[2])
 """The folder from which this process imports pinprof, and from which its children can."""

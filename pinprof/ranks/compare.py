@@ -41,9 +41,10 @@ MIN_SKEW_SHARE = 0.05
 """A rank holds up the others if its step alone is longer by this share. Two runs of one program differ by 3 %, so ranks
 that do the same work differ by less than twice that."""
 
-MIN_SHARE_EXPLAINED, MIN_SHARE_WAITED = 0.8, 0.5
-"""A rank holds up the others if its own longer work is at least the first share of what they wait, and what they wait
-at least the second share of its longer work."""
+MIN_SHARE_EXPLAINED = 0.8
+"""A rank holds up the others if its longer work is at least this share of the time for which they wait."""
+MIN_SHARE_WAITED = 0.5
+"""Longer work explains a wait that is at least this share of it."""
 
 MAX_COLLECTIVES_SHOWN = 10
 MIN_SHARE_OF_REASON = 0.5
@@ -156,7 +157,7 @@ def _shared(members: Sequence[OfRank]) -> SharedFinding:
 
 
 def _saves_least(one: Finding | FoundSite) -> float:
-    """Return what is largest on the rank that waits least in collectives: a wait in one that goes only moves.
+    """Return a key that is largest on the rank that waits least: a wait in a removed collective moves to the next one.
 
     A change of collectives saves all ranks what it saves that rank, as a replay of all ranks together shows.
     """
@@ -368,24 +369,24 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> s
     slowest, others = rows[index], [row for other, row in enumerate(rows) if other != index]
     profile, profiles = parts[index].profile, [part.profile for other, part in enumerate(parts) if other != index]
 
-    def more(time: Callable[[RankRow], float]) -> float:
+    def excess(time: Callable[[RankRow], float]) -> float:
         return time(slowest) - median(time(row) for row in others)
 
-    ways = [
-        (more(lambda row: row.input_ns), "it waits for input"),
-        (more(lambda row: (row.gpu_busy_ns or 0.0) - row.exposed_communication_ns), "its GPU works longer"),
+    reasons = [
+        (excess(lambda row: row.input_ns), "it waits for input"),
+        (excess(lambda row: (row.gpu_busy_ns or 0.0) - row.exposed_communication_ns), "its GPU works longer"),
     ]
     for site in {site.identity: site for site in profile.sites if site.is_wait}.values():
         where = (f" at {site.place}" if site.line is not None else f" in {site.op or site.call}") + within([site])
         stall = _stall(profile, site.identity) - median(_stall(other, site.identity) for other in profiles)
-        ways.append((stall, f"its host waits in {WAITS[site.cause].label}{where}"))
+        reasons.append((stall, f"its host waits in {WAITS[site.cause].label}{where}"))
     if profile.pause:
         pauses = [row.pause_ns for row in others if row.pause_ns is not None]
         longer = profile.pause.time_ns - (median(pauses) if pauses else 0.0)
-        ways.append((longer, f"its host runs no op and no call, {profile.pause.between}: {PAUSE_MEANING}"))
-    most, reason = max(ways)
+        reasons.append((longer, f"its host runs no op and no call, {profile.pause.between}: {PAUSE_MEANING}"))
+    most, reason = max(reasons)
     if (
-        most < MIN_SHARE_OF_REASON * more(lambda row: row.alone_ns or 0.0)
+        most < MIN_SHARE_OF_REASON * excess(lambda row: row.alone_ns or 0.0)
         and parts[index].findings.verdict.cause in BY_HOST
     ):
         return "its host launches later"

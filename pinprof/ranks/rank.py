@@ -25,7 +25,7 @@ from pinprof.trace.tables import Trace
 TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]
 """(cause, ns per step), the longest first."""
 
-MOST_PROFILER_COST = 1.25
+MAX_PROFILER_COST_RATIO = 1.25
 """The most that a profiler may have cost a rank, relative to the expected cost. With 1.1, one of several ranks with the
 same work was called slow."""
 
@@ -88,7 +88,7 @@ def _alone(replay: Replay) -> Alone | None:
         return None
     by_itself = replay.waiting_for_nobody or replay.programs[0]
     usual_cost = expected([by_itself], recording_mode([replay.ranks[0].trace])).cost
-    most_cost = replace(usual_cost, per_event_ns=MOST_PROFILER_COST * usual_cost.per_event_ns)
+    most_cost = replace(usual_cost, per_event_ns=MAX_PROFILER_COST_RATIO * usual_cost.per_event_ns)
     alone = Alone(*(pace([by_itself], replay.steps, cost).step_ns for cost in (most_cost, usual_cost, cost_of(0.0))))
     return alone if alone.usual_ns else None
 

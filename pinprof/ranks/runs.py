@@ -13,9 +13,9 @@ from pinprof.ground.units import counted
 from pinprof.ranks.rank import RankPart, rank_of
 
 BY_ORDER = "order"
-"""Replaces a pattern, and numbers the ranks in the order of the files."""
-MAX_APART_NS = 60 * 10**9
-"""Ranks of a job record the same steps, and synchronized clocks differ by much less than this."""
+"""The value of --rank-from that numbers the ranks in the order of the files."""
+MAX_PAUSE_WITHIN_JOB_NS = 60 * 10**9
+"""The longest pause between recordings of one job: its ranks record the same steps, and their clocks hardly differ."""
 MAX_RANKS_NAMED = 8
 """The most runs or ranks that a remark names; further ones are counted."""
 
@@ -77,9 +77,9 @@ def runs(parts: Sequence[RankPart]) -> list[list[RankPart]]:
     by_size: dict[int | None, list[RankPart]] = defaultdict(list)
     sizes = {part.profile.info.world_size for part in parts} - {None}
     for part in parts:
-        only = next(iter(sizes)) if len(sizes) == 1 else None
-        by_size[part.profile.info.world_size or only].append(part)
-    divided = [run for same in by_size.values() for run in _divided(sorted(same, key=_begin))]
+        only_size = next(iter(sizes)) if len(sizes) == 1 else None
+        by_size[part.profile.info.world_size or only_size].append(part)
+    divided = [run for of_size in by_size.values() for run in _divided(sorted(of_size, key=_begin))]
     return sorted(divided, key=lambda run: _begin(run[0]))
 
 
@@ -177,7 +177,7 @@ def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
         yield f"No trace of {ranks} {named} of {size}: the others may have waited for {them}"
     in_time = sorted(parts, key=_begin)
     pauses = _pauses(in_time)
-    if max(pauses, default=0) > MAX_APART_NS:
+    if max(pauses, default=0) > MAX_PAUSE_WITHIN_JOB_NS:
         later = in_time[pauses.index(max(pauses)) + 1].profile.path
         time = timedelta(seconds=max(pauses) // 10**9)
         yield f"{later} was recorded {time} h after the others: another run, or a clock that is wrong"

@@ -48,7 +48,7 @@ from pinprof.trace.tables import (
     rows_by,
 )
 
-MOST_SPREAD = 2.5
+MAX_SPREAD_OF_LAUNCHES = 2.5
 """The largest spread of launches that counts: a larger one comes from the program."""
 
 
@@ -68,7 +68,7 @@ def build_program(
     add_host_time(trace, stalls, rows, wanted, calls, waiting_for_input, python_cost)
     start = beginning(trace, int(rows[0]))
     ready: dict[int, float] = {}
-    for row in np.flatnonzero(trace.in_flight).tolist():
+    for row in np.flatnonzero(trace.links.in_flight).tolist():
         queue = int(builder.queue[row])
         ready[queue] = max(ready.get(queue, 0.0), float(trace.gpu.end_ns[row] - start))
     device = dict(zip(builder.queue.tolist(), trace.gpu.device.tolist(), strict=True))
@@ -147,7 +147,7 @@ class _Builder:
         if not len(times):
             return 0.0, 1.0
         usual, long = np.percentile(times, [50, 90])
-        return float(usual), min(float(long) / max(float(usual), 1.0), MOST_SPREAD)
+        return float(usual), min(float(long) / max(float(usual), 1.0), MAX_SPREAD_OF_LAUNCHES)
 
     def queue_depth(self) -> int:
         """Return how many launches a stream holds: `QUEUE_DEPTH`, or more if a stream held more.

@@ -17,7 +17,7 @@ from pinprof.trace.metadata.sampled_stacks import HostFrame, HostProfile
 from pinprof.trace.spans.phases import optimizer_steps
 from pinprof.trace.tables import Trace
 
-LEAST_KEPT_SHARE = 0.2
+MIN_SHARE_OF_HOST_TIME_KEPT = 0.2
 """At least this share of the host's time before a call is the program's own: with stacks, whole steps took up to 2.7
 times as long as without a profiler."""
 USUAL_NS = 1_600.0
@@ -32,14 +32,14 @@ host slows the profiler, too. The share grows with `Program.launch_spread`: if t
 records, that adds time which the step without the profiler does not have."""
 LONG_CALL_PERCENTILE = 90
 """Percentile of the host's time per op and call: time of a call beyond it is the program's own work."""
-LEAST_LAUNCHES, MOST_LAUNCHES = 0.2, 1.2
+MIN_COST_IN_LAUNCHES, MAX_COST_IN_LAUNCHES = 0.2, 1.2
 """The cost is kept between these multiples of the median launch, as are all but a few of the same recordings."""
 COST_BOUNDS = 0.9, 1.1
 """The least and the most that a profiler may have cost, as multiples of the expected cost."""
-UNSURE, SLOW_UNSURE, STANDARD_ERRORS = 0.1, 0.05, 2.0
-"""How far an estimate may be off: `UNSURE` of the step on a host whose launches take `FAST_LAUNCH_NS`, `SLOW_UNSURE`
-more for each further `FAST_LAUNCH_NS`, and `STANDARD_ERRORS` of the recorded steps. With the bounds above this is the
-narrowest such range that holds 88 % of 283 measured steps (scripts/fit_calibration.py)."""
+UNSURE_SHARE, UNSURE_PER_SLOW_LAUNCH, STANDARD_ERRORS = 0.1, 0.05, 2.0
+"""How far an estimate may be off: `UNSURE_SHARE` of the step on a host whose launches take `FAST_LAUNCH_NS`,
+`UNSURE_PER_SLOW_LAUNCH` more for each further `FAST_LAUNCH_NS`, and `STANDARD_ERRORS` of the recorded steps. With the
+bounds above this is the narrowest such range that holds 88 % of 283 measured steps (scripts/fit_calibration.py)."""
 RUN_NOISE, SLOW_NOISE, FAST_LAUNCH_NS = 0.05, 0.04, 4_000.0
 """Two runs of a program differ by `RUN_NOISE` of the step on a host whose launches take `FAST_LAUNCH_NS`, and by
 `SLOW_NOISE` more for each further `FAST_LAUNCH_NS`: windows of 0.25 s of one run scattered by 3 % on hosts whose
@@ -48,14 +48,14 @@ LENGTHENED_SHARE = 0.2
 """If the profiler made the step longer by less than this share, the estimate is more certain in proportion."""
 MAX_COST_NS = 10_000.0
 """No profiler costs more than this per op or call."""
-MOST_HURRIED = 4.0
+MAX_HURRY_OF_HOST = 4.0
 """A host that did other work while it recorded may be faster by at most this factor at other times."""
 CLOSE_SHARE_OF_STEP = 0.005
 """If a replay is this near to the step, the usual cost is kept: the host's cost does not show in the step."""
 LONG_RUN_OF_GPU, SLOWEST_GPU = 0.87, 0.8
 """The pace of a GPU that works for long, and its least one, as a multiple of that in a recording: a matrix product took
 0.176 ms in recordings of a few steps, and 0.203 ms in the long run, on three H200."""
-MOST_STAGING = 1.5
+MAX_STAGING_FACTOR = 1.5
 """Staging takes at most this multiple of the recorded time, and at least its inverse; it varied by 40 % on one
 machine."""
 SEARCH_ROUNDS = 12
@@ -83,7 +83,7 @@ class Calibration:
 
 def cost_of(per_event_ns: float) -> ProfilerCost:
     """Return a cost per event for a program that is repeated."""
-    return ProfilerCost(per_event_ns, LEAST_KEPT_SHARE, steady=True)
+    return ProfilerCost(per_event_ns, MIN_SHARE_OF_HOST_TIME_KEPT, steady=True)
 
 
 def recording_mode(traces: Sequence[Trace]) -> Way:
@@ -110,7 +110,11 @@ def expected(programs: Sequence[Program], way: Way) -> Calibration:
 
 def likely_ns(share: float, host_ns: float, launch_ns: float, launch_spread: float) -> float:
     """Return the profiler's cost per op and call: a share of the host's time, kept near the median launch."""
-    return min(max(share * launch_spread * host_ns, LEAST_LAUNCHES * launch_ns), MOST_LAUNCHES * launch_ns, MAX_COST_NS)
+    return min(
+        max(share * launch_spread * host_ns, MIN_COST_IN_LAUNCHES * launch_ns),
+        MAX_COST_IN_LAUNCHES * launch_ns,
+        MAX_COST_NS,
+    )
 
 
 def unsure_of(launch_ns: float, step_error: float, longer: float) -> float:
@@ -119,7 +123,7 @@ def unsure_of(launch_ns: float, step_error: float, longer: float) -> float:
     `longer` is the share by which the profiler made the step longer.
     """
     least = noise_of(launch_ns)
-    most = UNSURE + SLOW_UNSURE * _slower(launch_ns) + STANDARD_ERRORS * step_error
+    most = UNSURE_SHARE + UNSURE_PER_SLOW_LAUNCH * _slower(launch_ns) + STANDARD_ERRORS * step_error
     return least + max(most - least, 0.0) * min(max(longer, 0.0) / LENGTHENED_SHARE, 1.0)
 
 
@@ -158,7 +162,7 @@ def fit_cost(programs: Sequence[Program], steps: int, step_ns: float) -> Profile
     if insensitive or abs(step_at(USUAL_NS) / step_ns - 1) <= CLOSE_SHARE_OF_STEP:
         cost = cost_of(USUAL_NS)
     elif shortest > (1 + CLOSE_SHARE_OF_STEP) * step_ns:
-        cost = _hurried(crossing(hurried, step_ns, MOST_HURRIED, 1.0))
+        cost = _hurried(crossing(hurried, step_ns, MAX_HURRY_OF_HOST, 1.0))
     else:
         cost = cost_of(crossing(step_at, step_ns, MAX_COST_NS))
     return cost
@@ -184,7 +188,9 @@ def fits_of(programs: Sequence[Program], steps: int, step_ns: float) -> tuple[Fi
         return pace(programs, steps, replace(cost, staging=staging), gpu_speed=gpu_speed).step_ns
 
     def staged_at(gpu_speed: float) -> Fit:
-        speed = crossing(lambda speed: step_at(gpu_speed, 1 / speed), step_ns, MOST_STAGING, 1 / MOST_STAGING)
+        speed = crossing(
+            lambda speed: step_at(gpu_speed, 1 / speed), step_ns, MAX_STAGING_FACTOR, 1 / MAX_STAGING_FACTOR
+        )
         return Fit(replace(cost, staging=1 / speed), gpu_speed)
 
     if not any(call.kind == STAGED for program in programs for call in program.calls):
@@ -194,7 +200,7 @@ def fits_of(programs: Sequence[Program], steps: int, step_ns: float) -> tuple[Fi
         slowest = crossing(step_at, step_ns, 1.0, SLOWEST_GPU)
         return tuple(map(staged_at, (slowest, (1 + slowest) / 2, 1.0)))
     expected = staged_at(1.0) if longer < -CLOSE_SHARE_OF_STEP else Fit(cost)
-    slowest = crossing(lambda gpu_speed: step_at(gpu_speed, 1 / MOST_STAGING), step_ns, 1.0, LONG_RUN_OF_GPU)
+    slowest = crossing(lambda gpu_speed: step_at(gpu_speed, 1 / MAX_STAGING_FACTOR), step_ns, 1.0, LONG_RUN_OF_GPU)
     return staged_at(slowest), expected, expected
 
 
@@ -225,7 +231,7 @@ def crossing(falling: Callable[[float], float], target: float, high: float, low:
     return (low + high) / 2
 
 
-FEWEST_OPTIMIZER_SAMPLES: Final = 20
+MIN_OPTIMIZER_SAMPLES: Final = 20
 """With this number of samples in optimizers, their share is known to a fifth. Without samples, the replay's share is
 off by a third: that is the scatter between the two in 26 recordings of other people's programs."""
 OPTIMIZER_WRAPPER, OPTIMIZER_WRAPPER_FILE = "wrapper", "torch/optim/optimizer.py"
@@ -266,7 +272,7 @@ def sampled_ns(profile: HostProfile | None) -> float | None:
     )
     return (
         count / profile.samples * profile.window_ms / profile.steps * NS_PER_MS
-        if count >= FEWEST_OPTIMIZER_SAMPLES
+        if count >= MIN_OPTIMIZER_SAMPLES
         else None
     )
 
@@ -330,6 +336,9 @@ def _per_event(program: Program, inside: Floats, target_ns: float) -> float:
     calls_ns = float(host.own[inside > 0].sum())
 
     def time_ns(per_event_ns: float) -> float:
-        return float((inside * np.maximum(own - per_event_ns * host.events, LEAST_KEPT_SHARE * own)).sum()) + calls_ns
+        return (
+            float((inside * np.maximum(own - per_event_ns * host.events, MIN_SHARE_OF_HOST_TIME_KEPT * own)).sum())
+            + calls_ns
+        )
 
     return crossing(time_ns, target_ns, MAX_COST_NS)

@@ -16,16 +16,16 @@ EVENT_SKEW_NS = 1_000
 """GPU times that should follow each other may overlap by this much."""
 WAKE_NS = 20_000
 """A wait for an event returns within this time after the end of the awaited work."""
-MOST_STREAMS = 6
+MAX_STREAMS_WITH_EVENTS = 6
 """The streams that are searched for those of an event, the ones with most work first."""
 MAX_SAMPLED_CALLS = 8
 """The calls at the same position in their steps that are examined to find their event."""
 LONG_IDLE_NS, PROMPT_NS = 20_000, 10_000
 """A stream that is idle for at least `LONG_IDLE_NS` waits for something, and goes on within `PROMPT_NS` after that has
 ended."""
-MOST_BACK_EXPLAINED = 64
+MAX_RECORDS_BACK_OF_IDLE = 64
 """The records, the latest first, that are searched for the reason of an idle stream."""
-MOST_BACK, MOST_BACK_AWAITED = 8, 32
+MAX_RECORDS_BACK, MAX_RECORDS_BACK_OF_HOST = 8, 32
 """The records, the latest first, that are searched for the event of a stream's wait, and of a wait of the host."""
 
 
@@ -37,7 +37,7 @@ class EventUse(NamedTuple):
     queue: int
     """The stream that is recorded, that waits, or whose work the host waits for; -1 where it is not known."""
     back: int
-    """For ORDER and EVENT_WAIT: how many records before the call the event was recorded."""
+    """For ORDER and EVENT_WAIT: the record of its event, counted back from the call; 1 is the latest record."""
 
 
 class EventUses(NamedTuple):
@@ -96,9 +96,9 @@ class _Search:
         self._begun, self._ended = trace.gpu.start_ns.data, trace.gpu.end_ns.data
         self._rows: dict[int, list[int]] = {}
         self._launched: dict[int, list[int]] = {}
-        launched = trace.launched_ns
+        launched = trace.links.launched_ns
         numbers, counts = np.unique(queue, return_counts=True)
-        for number in numbers[np.argsort(-counts, kind="stable")][:MOST_STREAMS].tolist():
+        for number in numbers[np.argsort(-counts, kind="stable")][:MAX_STREAMS_WITH_EVENTS].tolist():
             rows = np.flatnonzero(queue == number)
             rows = rows[np.argsort(launched[rows], kind="stable")]
             self._rows[number], self._launched[number] = rows.tolist(), launched[rows].tolist()
@@ -184,7 +184,7 @@ class _Search:
         sample = [call for call in _sample(group) if self._idle_before(target, call)]
         votes: dict[_Guess, int] = defaultdict(int)
         for call in sample:
-            for back in range(1, MOST_BACK_EXPLAINED + 1):
+            for back in range(1, MAX_RECORDS_BACK_OF_IDLE + 1):
                 for source in self._sources[target]:
                     guess = _Guess(back, source, target)
                     slack = self._slack(call, guess)
@@ -207,7 +207,7 @@ class _Search:
         """Return the latest record that the times of most steps allow."""
         best: tuple[tuple[float, int, float], _Guess] | None = None
         following = self._next_queue(group[0])
-        for back in range(1, MOST_BACK + 1):
+        for back in range(1, MAX_RECORDS_BACK + 1):
             for source in self._rows:
                 for target in self._sources[source]:
                     guess = _Guess(back, source, target)
@@ -231,7 +231,7 @@ class _Search:
         votes: dict[_Guess, int] = defaultdict(int)
         for call in _sample(group):
             start, end = int(calls.start_ns[call]), int(calls.end_ns[call])
-            for back in range(1, MOST_BACK_AWAITED + 1):
+            for back in range(1, MAX_RECORDS_BACK_OF_HOST + 1):
                 record = self._record(call, back)
                 if record == NONE:
                     break

@@ -346,7 +346,7 @@ def pace(
     calls: int = 24_000,
 ) -> Pace:
     """Return the steady pace of `steps` steps on all ranks, by running about `calls` calls, or fewer of a sample."""
-    if any(program.error_of_all is not None for program in programs):
+    if any(program.represented_error is not None for program in programs):
         calls = min(calls, SAMPLE_CALLS)
     total = sum(len(program.calls) for program in programs)
     if not total or not steps:

@@ -41,7 +41,7 @@ class CallKind(Enum):
 ISSUE, STREAM_WAIT, DEVICE_WAIT, EVENT_WAIT, STAGED, DRAIN, RECORD, ORDER, OWN_WAIT, PAUSE, AHEAD = CallKind
 
 SIDE_STREAM = -2
-"""`SIDE - device` is the number of the stream on which copies are made ahead."""
+"""`SIDE_STREAM - device` is the number of the stream on which copies are made ahead."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 LaunchedWork: TypeAlias = tuple[tuple[int, int, int | None, float, float, float, bool, bool], ...]
@@ -54,7 +54,7 @@ DEFAULT_WAKE_NS = 3_000.0
 """From the end of the awaited work to the return of the call, if the trace has no such wait."""
 QUEUED_GAP_NS = 1_500.0
 """The time between two queued kernels on a stream."""
-ERROR_OF_ONE = 0.07
+ERROR_OF_SINGLE_STEP = 0.07
 """The standard error of a single step, as a share: the median scatter of steps in 211 recordings."""
 
 
@@ -71,9 +71,9 @@ class GpuWork(Struct, gc=False):
     latency_ns: float
     """From the start of its launch, or of the staging of its copy, to its start, if nothing holds it up."""
     gap_ns: float
-    """From the end of the work before it on its stream to its start, if it is queued by then."""
+    """From the end of the previous work on its stream to its start, if it is queued by then."""
     meeting: int = NONE
-    """The number of a collective's kernel among those of all ranks: it ends when it ends on all of them."""
+    """The number of the collective, the same on all ranks: its kernels end together. -1 for other work."""
     is_pageable: bool = False
     """Whether it is a copy of pageable memory, whose pace the host sets."""
 
@@ -85,7 +85,7 @@ class Call(Struct, gc=False):
     """Row in `Trace.calls`."""
     kind: CallKind
     gap_ns: float
-    """Host time since the launch before began, or since the end of the wait before."""
+    """Host time since the previous launch began, or since the previous wait ended."""
     input_ns: float = 0.0
     """The part of the gap in which the host waited for input, or made it itself."""
     artefact_ns: float = 0.0
@@ -109,7 +109,7 @@ class Call(Struct, gc=False):
     wake_ns: float = DEFAULT_WAKE_NS
     """From the end of the awaited work to the return of the call."""
     back: int = 0
-    """For a wait or an order: how many records before the call the event was recorded."""
+    """For a wait or an order: the record of its event, counted back from the call; 1 is the latest record."""
     works: list[GpuWork] = msgspec.field(default_factory=list)
     step: int = NONE
     in_graph: bool = False
@@ -173,7 +173,7 @@ class Program:
     """When the program begins, on the trace's clock: with the first step, otherwise with the first call."""
     ready_ns: dict[int, float] = field(default_factory=dict)
     """Per queue: the end of work launched before the recording, since `start_ns`."""
-    first: int = NONE
+    first_row: int = NONE
     """The row of the trace's first call: the recording holds only a part of the host's time before it."""
     tail_ns: float = 0.0
     """The host's time in the last step after its last call."""
@@ -185,10 +185,10 @@ class Program:
     """The 90th percentile of these calls as a multiple of the median: a host with other work launches unevenly."""
     queue_depth: int = QUEUE_DEPTH
     """Launches that a stream holds before the next one has to wait."""
-    error_of_all: float | None = None
-    """The `step_error` of all steps if these represent others, too; None if these are all."""
+    represented_error: float | None = None
+    """The `step_error` of all steps, if the calls are those of some steps that represent them; otherwise None."""
     edited_from: "Program | None" = None
-    """The program that has most of these calls, too."""
+    """The program from which this one was edited; most calls are the same objects."""
 
     @cached_property
     def host(self) -> HostTimes:
@@ -206,13 +206,13 @@ class Program:
     @cached_property
     def step_error(self) -> float:
         """The standard error of the host's time in a step, as a share of its mean."""
-        if self.error_of_all is not None:
-            return self.error_of_all
+        if self.represented_error is not None:
+            return self.represented_error
         times: dict[int, float] = defaultdict(float)
         for call in self.calls:
             times[call.step] += call.gap_ns + call.own_ns
         if len(times) < 2:  # noqa: PLR2004  # a single one shows no spread
-            return ERROR_OF_ONE
+            return ERROR_OF_SINGLE_STEP
         mean = statistics.fmean(times.values())
         return statistics.stdev(times.values()) / (mean * math.sqrt(len(times))) if mean > 0 else 0.0
 
@@ -263,7 +263,7 @@ class Program:
             ]
         )
 
-    def fed(self, input_ns: float) -> "Program":
+    def with_input(self, input_ns: float) -> "Program":
         """Return the program with this time for input in each step, at the call with most input in the recording."""
         most: dict[int, int] = {}
         for index, call in enumerate(self.calls):
@@ -284,9 +284,9 @@ class Program:
         follows, the time after the last call is added to it.
         """
         chosen = [call for call in self.calls if call.step in steps]
-        if chosen and chosen[0].row == self.first:
+        if chosen and chosen[0].row == self.first_row:
             first = chosen[0]
-            other = next((call for call in chosen if call.step != first.step), None)
-            other = other or structs.replace(first, gap_ns=first.gap_ns + self.tail_ns)
-            chosen[0] = with_times_before(first, TIMES_BEFORE(other))
+            later = next((call for call in chosen if call.step != first.step), None)
+            later = later or structs.replace(first, gap_ns=first.gap_ns + self.tail_ns)
+            chosen[0] = with_times_before(first, TIMES_BEFORE(later))
         return replace(self, calls=tuple(chosen), ready_ns={})

@@ -55,8 +55,8 @@ def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequ
 def waiting_for_nobody(program: Program, trace: Trace) -> Program | None:
     """Return a program that waits for no other rank, whose collectives take no time; None if it has no collective.
 
-    Where the trace does not tell which stream waits for which, work that starts, and a call that returns, just when a
-    collective ends, has waited for it.
+    The trace does not show which stream waits for which. So work that starts, or a call that returns, just when a
+    collective ends, is taken to have waited for it.
     """
     gpu, calls = trace.gpu, trace.calls
     rows = np.flatnonzero(is_collective_kernel(gpu))
@@ -70,7 +70,7 @@ def waiting_for_nobody(program: Program, trace: Trace) -> Program | None:
         return np.where(is_released, covered(times, start, end), 0)
 
     held_calls = held_ns(calls.start_ns, calls.end_ns, WAKE_NS)
-    held_works = held_ns(trace.launched_ns, gpu.start_ns, PROMPT_NS)
+    held_works = held_ns(trace.links.launched_ns, gpu.start_ns, PROMPT_NS)
 
     def freed(work: GpuWork) -> GpuWork:
         held, latency_ns, gap_ns = float(held_works[work.row]), work.latency_ns, work.gap_ns

@@ -43,7 +43,7 @@ PYTHON_COST = 0.3
 """The profiler's cost of a recorded Python function as a multiple of its cost of an op. Of 0.3, 0.6, 1 and 1.5, this
 value gives the least scatter of the costs that fit 14 programs recorded with stacks."""
 
-MOST_CALLS = 12_000
+MAX_CALLS_REPLAYED = 12_000
 """The most calls of replayed steps: a replay takes a µs or two for each, and dozens of replays are made."""
 CALLS_PER_REPLAY = 8_000
 """The calls that a replay runs, about; longer programs run once."""
@@ -133,7 +133,7 @@ class Replay:
         programs = self._whole
         if self.steps < len(self.recorded.steps[0]):  # the chosen ones represent others
             programs = [
-                replace(program.of_steps(set(steps)), error_of_all=program.step_error)
+                replace(program.of_steps(set(steps)), represented_error=program.step_error)
                 for program, steps in zip(programs, self.replayed_steps, strict=True)
             ]
         return join_ranks([rank.trace for rank in self.ranks], programs, self.replayed_steps)
@@ -142,7 +142,7 @@ class Replay:
     def _whole(self) -> list[Program]:
         """The programs of all steps from which some are chosen, with the measured input; ranks do not meet."""
         programs = [
-            program.fed(feed.input_ns) if feed else program
+            program.with_input(feed.input_ns) if feed else program
             for program, feed in zip(self.recorded.programs, self.feeds, strict=True)
         ]
         if self._measured and not self._given:
@@ -348,7 +348,7 @@ def _takes_input(programs: Sequence[Program]) -> bool:
 
 
 def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:
-    """Return per trace the complete steps nearest to the middle, at most `MOST_CALLS` calls, and at least one step.
+    """Return per trace the complete steps nearest to the middle: at most `MAX_CALLS_REPLAYED` calls, at least a step.
 
     They are the same steps of the job on all ranks: steps are counted from the first one that was recorded whole, and a
     step that is unlike the others on one rank is left out on all.
@@ -367,6 +367,6 @@ def _middle_steps(traces: Sequence[Trace]) -> list[list[int]]:
     )
     middle = (count - 1) / 2
     order = np.argsort(np.abs(np.arange(count) - middle), kind="stable")
-    kept = np.cumsum(np.asarray(calls)[order]) <= MOST_CALLS
+    kept = np.cumsum(np.asarray(calls)[order]) <= MAX_CALLS_REPLAYED
     kept[:1] = True
     return [sorted(steps[order[kept]].tolist()) for steps in complete]

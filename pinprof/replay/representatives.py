@@ -10,13 +10,13 @@ from pinprof.replay.program import Floats, Program
 from pinprof.trace.tables import Bools, Int64s
 
 MAX_STEPS_ALL_REPLAYED = 15
-"""If there are no more steps than this, all are replayed."""
+"""Up to this number of steps, all are replayed."""
 SAMPLE_SIZES = (8, 12, 16)
 """The possible numbers of steps that represent at least twice that number; the smallest balanced one is taken."""
 BALANCED_SHARE_OF_STEP = 0.0007
 """Steps represent all if the means of all their times differ by at most this share of a step from those of all steps.
 Then the replays differ by less than 0.002 of the step."""
-MOST_EXCHANGES = 50
+MAX_EXCHANGES = 50
 """The search for balanced steps ends after this number of exchanges; a few suffice if there are such steps."""
 COSTS_NS = (0.0, 0.5 * USUAL_NS, 2 * USUAL_NS, 4 * USUAL_NS)
 """Possible costs of a profiler per event. The host's time without the profiler, which has a floor in each call, is
@@ -24,9 +24,10 @@ balanced for each of them."""
 
 
 def representatives(programs: Sequence[Program], steps: Sequence[Sequence[int]], phases: Sequence[Int64s]) -> list[int]:
-    """Return the indices into `steps` of those that represent all, the same on all ranks; all if few or unlike.
+    """Return the indices into `steps` of those that represent all, the same on all ranks.
 
-    `programs` and `steps` are those of each rank, `phases` has the phase of each call of its program.
+    All are returned if they are few, or if none of `SAMPLE_SIZES` suffices. `programs` and `steps` are those of each
+    rank, `phases` has the phase of each call of its program.
     """
     count = len(steps[0])
     if count <= MAX_STEPS_ALL_REPLAYED:
@@ -42,21 +43,21 @@ def balanced(figures: Floats) -> Int64s:
     The search begins with rows spread evenly over all, by the first column, and exchanges one at a time for a better
     one.
     """
-    off = figures - figures.mean(axis=0)
-    by_first = np.argsort(off[:, 0], kind="stable")
-    for size in takewhile(lambda size: 2 * size <= len(off), SAMPLE_SIZES):
-        chosen = by_first[((np.arange(size) + 0.5) * len(off) / size).astype(np.int64)]
-        for _ in range(MOST_EXCHANGES):
-            total = off[chosen].sum(axis=0)
+    deviation = figures - figures.mean(axis=0)
+    by_first = np.argsort(deviation[:, 0], kind="stable")
+    for size in takewhile(lambda size: 2 * size <= len(deviation), SAMPLE_SIZES):
+        chosen = by_first[((np.arange(size) + 0.5) * len(deviation) / size).astype(np.int64)]
+        for _ in range(MAX_EXCHANGES):
+            total = deviation[chosen].sum(axis=0)
             if np.abs(total).max() <= size:
                 return np.sort(chosen)
-            others = np.setdiff1d(np.arange(len(off)), chosen)
-            squares = ((total - off[chosen][:, None] + off[others]) ** 2).sum(axis=-1)
+            others = np.setdiff1d(np.arange(len(deviation)), chosen)
+            squares = ((total - deviation[chosen][:, None] + deviation[others]) ** 2).sum(axis=-1)
             if squares.min() >= (total**2).sum():
                 break
-            out, into = np.unravel_index(squares.argmin(), squares.shape)
-            chosen[out] = others[into]
-    return np.arange(len(off))
+            removed, added = np.unravel_index(squares.argmin(), squares.shape)
+            chosen[removed] = others[added]
+    return np.arange(len(deviation))
 
 
 def _times(program: Program, steps: Sequence[int], phase: Int64s) -> Iterator[Floats]:
@@ -69,9 +70,9 @@ def _times(program: Program, steps: Sequence[int], phase: Int64s) -> Iterator[Fl
     before, own = usual.before_ns(host), host.own - usual.saved_ns(host)
     unit = BALANCED_SHARE_OF_STEP * max(float((before + own).sum()) / len(steps), 1.0)
 
-    def of_steps(times: Floats, rows: Bools | None = None, step_of_call: Int64s = step_of_call) -> Floats:
+    def of_steps(times: Floats, rows: Bools | None = None, step_of_row: Int64s = step_of_call) -> Floats:
         of_rows = times if rows is None else np.where(rows, times, 0.0)
-        return np.bincount(step_of_call, weights=of_rows / unit, minlength=len(steps)).astype(np.float64)
+        return np.bincount(step_of_row, weights=of_rows / unit, minlength=len(steps)).astype(np.float64)
 
     events = np.full(len(calls), USUAL_NS)
     own_work = np.array([call.own_work_ns for call in calls], dtype=np.float64)

@@ -69,7 +69,7 @@ def _measured(rank: Details) -> tuple[float, float, float] | None:
 SHORT_OF_TRUTH = 0.03
 """The traced step may be shorter than the step of another run by up to this share."""
 
-CERTAIN = 0.98
+MIN_SHARE_OF_GPU_BOUND = 0.98
 """The step without the profiler lies between the GPU's own work and the traced step. If these differ by at most two
 percent, it is the traced step: the profiler only slows the host, and the host is not the limit."""
 
@@ -117,7 +117,7 @@ def estimated_settings(
     longest = traced_ns * (1 + SHORT_OF_TRUTH)
     if len(times) > 1:
         least = min(expected.busy_ns, traced_ns)
-    if least >= CERTAIN * traced_ns:
+    if least >= MIN_SHARE_OF_GPU_BOUND * traced_ns:
         return tuple(Setting(calibration.cost, step, expected) for step in (least, traced_ns, longest))
     if not expected.step_ns:
         return ()

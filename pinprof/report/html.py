@@ -12,8 +12,8 @@ from pinprof.report.words import printable
 
 UNIT_SPACE = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]i?B(?:/s)?\b|B\b))")
 BACKTICKED = re.compile(r"`([^`]+)`")
-PERCENT_OF_CHAR = 0.65
-"""Percent of the narrowest page with labels in bars that a character takes: a part without room has no label in it."""
+LABEL_PERCENT_PER_CHAR = 0.65
+"""The width of a character, in percent of the narrowest page with labels in bars; a part without room has no label."""
 MAX_COLUMNS_ON_PHONE = 3
 """Columns that a phone shows next to each other."""
 
@@ -129,7 +129,7 @@ def facts(rows: Iterable[tuple[str, str, str]]) -> Markup:
 def shares(caption: str, parts: Sequence[HtmlBarPart], longest: float = 0.0) -> Markup:
     """Return a bar with the parts of a whole, labels in them, and a legend for those without room.
 
-    The bar is as wide as the page; of several bars, in proportion to the `longest` whole.
+    A single bar is as wide as the page; several are drawn in proportion to the `longest` whole.
     """
     total = sum(part.value for part in parts)
     width = 100 * min(total / longest, 1.0) if longest else 100.0
@@ -140,7 +140,7 @@ def shares(caption: str, parts: Sequence[HtmlBarPart], longest: float = 0.0) -> 
     bar, legend = [], []
     for part, share in shown:
         words = (inline_html(part.text), percent(share))
-        is_inside = share * width >= PERCENT_OF_CHAR * (max(len(part.label), len(", ".join(words))) + 2)
+        is_inside = share * width >= LABEL_PERCENT_PER_CHAR * (max(len(part.label), len(", ".join(words))) + 2)
         inside = label.format(part.label, *words) if is_inside else ""
         style = hue(part.colour)
         light, dark = (

@@ -8,16 +8,18 @@ from markupsafe import escape
 from pinprof.report.html import Markup, inline_html
 from pinprof.report.timeline import constants
 
-POLICY = Markup("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:")
+CONTENT_POLICY = Markup(
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+)
 """Content Security Policy: the browser itself refuses any request. A figure of plotly paints data: images and
 saves blob: ones."""
 
-TIMELINE = (
+TIMELINE_SCRIPTS = (
     *("data", "event_text", "rows", "search", "stage", "paint", "overview"),
     *("related", "event_details", "selection_sums"),
     *("drawing", "timeline", "pointer", "shared_view", "keyboard"),
 )
-SCRIPTS = (*(f"timeline/scripts/{name}.js" for name in TIMELINE), "flame.js", "job/ranks.js", "page.js")
+PAGE_SCRIPTS = (*(f"timeline/scripts/{name}.js" for name in TIMELINE_SCRIPTS), "flame.js", "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
 STYLE_SHEETS = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")
@@ -50,7 +52,7 @@ def report_page(title: str, heading: str, content: Markup) -> Markup:
 
 def page(title: str, body: Markup) -> Markup:
     """Return a self-contained HTML page with the scripts for its timelines and tables."""
-    scripts = _code(constants()) + Markup().join(map(_resource, (*SCRIPTS, *TABLE_SCRIPTS)))
+    scripts = _code(constants()) + Markup().join(map(_resource, (*PAGE_SCRIPTS, *TABLE_SCRIPTS)))
     return Markup("""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -70,7 +72,7 @@ def page(title: str, body: Markup) -> Markup:
 {}}})();</script>
 </body>
 </html>
-""").format(POLICY, title, Markup().join(map(_resource, STYLE_SHEETS)), body, scripts)
+""").format(CONTENT_POLICY, title, Markup().join(map(_resource, STYLE_SHEETS)), body, scripts)
 
 
 def _resource(name: str) -> Markup:

@@ -37,7 +37,7 @@ def to_schema(document: type[msgspec.Struct]) -> dict[str, Any]:
     names = {name: _name(name, shape) for name, shape in schema["$defs"].items()}
     root = names[document.__name__]
     objects = {names[name]: _described(shape, names) for name, shape in schema["$defs"].items()}
-    held = {name: objects[name] for name in _held(objects, root)}
+    held = {name: objects[name] for name in _referenced(objects, root)}
     return {"$schema": JSON_SCHEMA_DRAFT, "title": root, **objects[root], "$defs": held}
 
 
@@ -51,7 +51,7 @@ def _name(name: str, shape: Mapping[str, Any]) -> str:
 
 
 def _described(shape: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the schema of an object; only fields that may be UNSET have no default and need not be there."""
+    """Return the schema of an object; a field is required unless it may be UNSET: only such fields have no default."""
     properties = shape["properties"]
     if "schema" in properties:
         properties["schema"]["description"] = "name and number of this schema"
@@ -72,7 +72,7 @@ def _property_of(field: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
 
 
 def _shape_of(shape: Mapping[str, Any], names: Mapping[str, str], notes: dict[str, Any]) -> dict[str, Any]:
-    """Return a type in few words, with its notes moved to those of the field."""
+    """Return a type in its shortest form, and move its notes to those of the field."""
     notes |= {name: shape[name] for name in FIELD_NOTES if name in shape}
     kept = {name: value for name, value in shape.items() if name not in (*FIELD_NOTES, "default")}
     if "$ref" in kept:
@@ -99,7 +99,7 @@ def _or_null(shape: dict[str, Any], null: dict[str, Any]) -> dict[str, Any]:
     return {"anyOf": [{"$ref": shape["$ref"]}, null]}
 
 
-def _held(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
+def _referenced(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
     """Return the names of the objects within an object, each once, in order of appearance."""
     names: dict[str, None] = {}
 

@@ -14,13 +14,13 @@ from pinprof.report.html import Markup, note
 from pinprof.report.words import printable
 from pinprof.rules.rule import Change
 from pinprof.trace.lines import Place
-from pinprof.trace.sources import ANONYMOUS, MODULE_CODE, Sources, fits, may_call
+from pinprof.trace.sources import ANONYMOUS_SCOPES, MODULE_CODE, Sources, fits, may_call
 
 LINES_AROUND = 2
 """Lines that are quoted before and after a place."""
 QUOTED_CHARS = 160
 """Characters of a line that are quoted."""
-CLOSING = {"(": 1, ")": -1}
+BRACKET_DEPTHS = {"(": 1, ")": -1}
 EDITORS = {
     "vscode": "vscode://file/{path}:{line}",
     "cursor": "cursor://file/{path}:{line}",
@@ -128,7 +128,9 @@ class Quoting:
 
 def _may_have_call(text: str, at: Place) -> bool:
     """Return whether a source has a call at a place, in the function of that place."""
-    return may_call(text, at.line or 0) and (at.function not in ANONYMOUS or fits(text, at.function, at.line or 0))
+    return may_call(text, at.line or 0) and (
+        at.function not in ANONYMOUS_SCOPES or fits(text, at.function, at.line or 0)
+    )
 
 
 def _around(lines: list[str], line: int) -> Iterator[tuple[int, str]]:
@@ -165,7 +167,7 @@ def _closed(code: str, start: int) -> int:
     """Return the place after the bracket that closes an open one; the end of the line if none does."""
     depth = 1
     for position in range(start, len(code)):
-        depth += CLOSING.get(code[position], 0)
+        depth += BRACKET_DEPTHS.get(code[position], 0)
         if not depth:
             return position + 1
     return len(code.rstrip())

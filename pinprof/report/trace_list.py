@@ -21,15 +21,15 @@ from pinprof.rules.rule import Finding, Findings
 from pinprof.trace.tables import WHOLE_TRACE
 from pinprof.verdict.step_limits import LIMITS
 
-TITLES = ("file", "step", "verdict", "saves", "first change")
+TRACE_LIST_TITLES = ("file", "step", "verdict", "saves", "first change")
 COLUMN_GAP = "  "
 MIN_NARROW_NAME_COLUMNS, MIN_NAME_COLUMNS, MAX_NAME_COLUMNS = 8, 22, 36
 """Columns for file names: the least in a narrow terminal, the least in a wide one, and the most."""
-MIN_CHANGE_COLUMNS, ENOUGH_CHANGE_COLUMNS = 12, 22
+MIN_CHANGE_COLUMNS, WIDE_CHANGE_COLUMNS = 12, 22
 """Columns for the first change: with fewer it has a line of its own; names get what it does not need beyond these."""
 MAX_CAUSES_LISTED = 2
 """Causes that are named if a trace cannot tell which one it is."""
-OF_WHOLE_TRACE = "all "
+WHOLE_TRACE_PREFIX = "all "
 """Before the time of a trace without steps."""
 
 
@@ -73,8 +73,8 @@ def _lines(
     yield unwrapped(f"{prefix}*{suffix} · {counts}" if prefix or suffix else counts, "dim")
     yield Text("")
     yield from _table(rows, [printable(row.path.removeprefix(prefix).removesuffix(suffix)) for row in rows], width)
-    if any(cell.startswith(OF_WHOLE_TRACE) for row in rows for cell in row.cells[:1]):
-        yield Text(f"\n{OF_WHOLE_TRACE.strip()}: the whole trace, in which no step was found", "dim")
+    if any(cell.startswith(WHOLE_TRACE_PREFIX) for row in rows for cell in row.cells[:1]):
+        yield Text(f"\n{WHOLE_TRACE_PREFIX.strip()}: the whole trace, in which no step was found", "dim")
     yield Text("")
     first = next(row.path for row in rows if row.is_trace)
     yield unwrapped(f"One of them: pinprof report {shlex.quote(printable(first))}", "dim")
@@ -113,7 +113,7 @@ def _trace_row(profile: Profile, findings: Findings) -> TraceRow:
 
 def _step_length(profile: Profile) -> str:
     """Return the length of the step with its range, or as traced."""
-    length, whole = known_length(profile), OF_WHOLE_TRACE if profile.steps.source == WHOLE_TRACE else ""
+    length, whole = known_length(profile), WHOLE_TRACE_PREFIX if profile.steps.source == WHOLE_TRACE else ""
     if length:
         return f"{whole}{length}"
     if profile.steps.traced_ns is not None:
@@ -144,14 +144,14 @@ def _limit(profile: Profile, findings: Findings) -> str:
 
 def _table(rows: Sequence[TraceRow], names: Sequence[str], width: int) -> Iterator[RenderableType]:
     """Yield the rows below their titles; a narrow terminal has the first change in a line of its own."""
-    full = [TITLES[1:4], *(row.cells for row in rows if not row.reason)]
+    full = [TRACE_LIST_TITLES[1:4], *(row.cells for row in rows if not row.reason)]
     sizes = [max(map(cell_len, column)) for column in zip(*full, strict=True)]
-    room = width - sum(sizes) - len(COLUMN_GAP) * (len(TITLES) - 1)
-    longest = min(max(map(cell_len, (TITLES[0], *names))), MAX_NAME_COLUMNS)
+    room = width - sum(sizes) - len(COLUMN_GAP) * (len(TRACE_LIST_TITLES) - 1)
+    longest = min(max(map(cell_len, (TRACE_LIST_TITLES[0], *names))), MAX_NAME_COLUMNS)
     least = min(MIN_NAME_COLUMNS, max(room, MIN_NARROW_NAME_COLUMNS))
-    sizes.insert(0, min(longest, max(room - ENOUGH_CHANGE_COLUMNS, least)))
+    sizes.insert(0, min(longest, max(room - WIDE_CHANGE_COLUMNS, least)))
     is_wide = room - sizes[0] >= MIN_CHANGE_COLUMNS
-    yield unwrapped(_line(TITLES if is_wide else TITLES[:4], sizes), "bold")
+    yield unwrapped(_line(TRACE_LIST_TITLES if is_wide else TRACE_LIST_TITLES[:4], sizes), "bold")
     for row, name in zip(rows, names, strict=True):
         cells = (_cut(name, sizes[0]), *row.cells)
         if row.reason:

@@ -80,7 +80,7 @@ def step_known(profile: Profile) -> tuple[str, str] | None:
 
 
 UNKNOWN_SAVING = "the saving is unknown"
-HAZARD = "numbers may be wrong"
+HAZARD_WARNING = "numbers may be wrong"
 
 
 def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
@@ -104,7 +104,7 @@ def worth_without_replay(finding: Finding) -> str:
     if finding.evidence.is_irregular:
         return f"adds {duration(finding.evidence.cost_ns)} per step, in the longer steps"
     if not finding.evidence.cost_ns:
-        return HAZARD if finding.rule.is_hazard else UNKNOWN_SAVING
+        return HAZARD_WARNING if finding.rule.is_hazard else UNKNOWN_SAVING
     return f"{duration(finding.evidence.cost_ns)} of the GPU's work" if finding.rule.family == "gpu" else ""
 
 

@@ -37,9 +37,9 @@ PIN_OR_HAVE_PINNED = (
     "(PIN105); then non_blocking=True to the copies."
 )
 """What to do if the trace does not show whether the DataLoader pins."""
-UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
+SENT_UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
-    "Pin it in this process, also where another one sends it pinned: what is sent arrives in shared memory, unpinned. "
+    "Pin it in this process, even if another one pins it before sending: it arrives in shared memory, unpinned. "
     "Allocate it once with pin_memory=True and refill it, each time after an event that shows that its last copy has "
     "ended; or let a DataLoader of this process pin it (pin_memory=True)."
 )
@@ -77,9 +77,7 @@ def search_pageable(code: int) -> Search:
             evidence = _evidence(details, copies, what)
             if code != HTOD or not details.trace.info.spawned:
                 return evidence
-            sent = (
-                f"{evidence.text}; multiprocessing started this process: {UNPINNED}"  # another process may have sent it
-            )
+            sent = f"{evidence.text}; multiprocessing started this process: {SENT_UNPINNED}"  # it may have been sent
             return replace(evidence, text=sent, fix=PIN_HERE)
 
         yield from of_places(profile, copies_in_steps(details, profile, chosen & ~by_library), evidence_of)
@@ -104,7 +102,7 @@ def search_batches(*, loader_pins: bool) -> Search:
             pins = details.loader.pins
             fix = PIN_OR_HAVE_PINNED if pins is None else ""
             freed_ns = freed_ns_per_byte * (copies.bytes or 0)
-            frees = f"; to unmap them takes {duration(freed_ns)} in pauses of the host, as traced" if freed_ns else ""
+            frees = f"; unmapping them takes {duration(freed_ns)} in pauses of the host, as traced" if freed_ns else ""
             text = f"{evidence.text}{frees}{_pinning(evidence)}; {WHY_PAGEABLE[pins]}"
             cost_ns = copies.exposed_ns + max(copies.bubble_ns, freed_ns)  # the GPU is idle while they are unmapped
             evidence = replace(evidence, cost_ns=cost_ns, text=text, fix=fix)
@@ -122,14 +120,14 @@ def _pinning(evidence: Evidence) -> str:
 
 
 def _with_receiving(evidence: Evidence, details: Details) -> Evidence:
-    """Return evidence whose cost contains receiving batches from workers, which the thread that pins would do."""
+    """Return evidence whose cost contains receiving batches from workers: a thread that pins would do that."""
     feed, edits = feed_of(details), evidence.edits | with_pinned(details, evidence.edits.pinned)
     if feed is None or not edits.most_input_ns < feed.input_ns:
         return evidence
     return replace(
         evidence,
         cost_ns=evidence.cost_ns + feed.input_ns - feed.pinned_ns,
-        text=f"{evidence.text}; to receive a batch from the workers takes {duration(feed.input_ns - feed.wait_ns)}, "
+        text=f"{evidence.text}; receiving a batch from the workers takes {duration(feed.input_ns - feed.wait_ns)}, "
         "which the pinning thread does during the step",
         edits=edits,
     )

@@ -12,7 +12,7 @@ from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
 from pinprof.rules.sums import MAX_THINGS_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
 from pinprof.trace.links import within
 from pinprof.trace.spans.idle_times import long_ops, long_pauses
-from pinprof.trace.spans.one_time_work import REGION, capture_times, compile_times
+from pinprof.trace.spans.one_time_work import REGION_PREFIX, capture_times, compile_times
 from pinprof.trace.spans.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
@@ -30,21 +30,21 @@ library kernels. Chosen on traces of compiled programs (0.11 to 0.95: vLLM, xDiT
 without compiling (0.001); a compiled loss or optimizer alone launches less."""
 CALL_OF_COLLECT = re.compile(r"<built-in (?:function collect>|method collect of module )")
 """How Python names gc.collect()."""
-FUSE = 'torch.compile with mode="reduce-overhead" fuses kernels and launches CUDA graphs'
-COMPILED_ALREADY = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
+FUSING_BY_COMPILER = 'torch.compile with mode="reduce-overhead" fuses kernels and launches CUDA graphs'
+FIX_OF_COMPILED = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
 OUTSIDE_OF_GRAPHS = "Find out why kernels are launched outside of the CUDA graphs"
 LOGS_OF_COMPILER = "TORCH_LOGS=graph_breaks,cudagraphs says where compiled code ends, and what no graph can hold."
 MORE_PER_LAUNCH = "Or give the GPU more to do per launch: a larger batch."
-OF_SERVER = (
+FIX_OF_SERVER = (
     "Let the server launch CUDA graphs for batches of these sizes: vLLM without --enforce-eager, and with the sizes in "
     "cudagraph_capture_sizes; SGLang without --disable-cuda-graph, and with a larger --cuda-graph-max-bs. Or run more "
     "requests at once."
 )
-OF_DECODING = (
+FIX_OF_DECODING = (
     'Launch each decode as one CUDA graph: torch.compile with mode="reduce-overhead" does that, given a KV cache of '
     "fixed size that is written in place."
 )
-OF_GENERATE = (
+FIX_OF_GENERATE = (
     'Let generate launch each decode as one CUDA graph: cache_implementation="static" gives it a KV cache of fixed '
     "size, and compiles the call of the model."
 )
@@ -112,20 +112,20 @@ def host_ops(details: Details) -> Int64s:
 
 def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
     """Return how to launch kernels together; nothing where the trace adds nothing to the rule."""
-    if is_of_a_server(details.trace):
-        return OF_SERVER
+    if serving_marks(details.trace.annotations) is not None:  # the steps answer requests
+        return FIX_OF_SERVER
     decodes = len(details.trace.model_calls) > 0
     if decodes and not _is_compiled(details.trace):
         names_transformers = any(map(SHOWS_TRANSFORMERS.search, details.trace.ops.names))
-        return f"{OF_GENERATE if names_transformers else OF_DECODING} {MORE_REQUESTS}"
+        return f"{FIX_OF_GENERATE if names_transformers else FIX_OF_DECODING} {MORE_REQUESTS}"
     graphs = details.trace.calls.named(GRAPH_LAUNCH.search)
     if details.trace.steps.holds(details.trace.links.call_step[graphs]).any():
         return f"{OUTSIDE_OF_GRAPHS}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
     needs = _needs(blockers)
     if _is_compiled(details.trace):
-        in_graphs = f"{COMPILED_ALREADY}{needs or '; or capture the step as one CUDA graph'}"
+        in_graphs = f"{FIX_OF_COMPILED}{needs or '; or capture the step as one CUDA graph'}"
         return f"{in_graphs}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
-    return f"{FUSE}{needs}. {MORE_PER_LAUNCH}" if needs else ""
+    return f"{FUSING_BY_COMPILER}{needs}. {MORE_PER_LAUNCH}" if needs else ""
 
 
 def _what_breaks(trace: Trace) -> str:
@@ -148,11 +148,6 @@ def _needs(blockers: Sequence[Blocker]) -> str:
     return f"{parts}; one graph of the step needs {' and '.join(needs)}" if needs else ""
 
 
-def is_of_a_server(trace: Trace) -> bool:
-    """Return whether a trace is of a server, whose steps answer requests."""
-    return serving_marks(trace.annotations) is not None
-
-
 def _is_compiled(trace: Trace) -> bool:
     """Return whether torch.compile made what launches much of the work of the complete steps."""
     gpu, launch = trace.gpu, trace.links.launch
@@ -161,6 +156,6 @@ def _is_compiled(trace: Trace) -> bool:
         return False
     is_generated = gpu.named(lambda name: name.startswith(INDUCTOR_PREFIX))[rows]
     if len(trace.ops):
-        regions = trace.ops.named(lambda name: name.startswith(REGION))
+        regions = trace.ops.named(lambda name: name.startswith(REGION_PREFIX))
         is_generated = is_generated | within(regions, trace.links.op[launch[rows]], trace.links.op_parent)
     return bool(is_generated.mean() >= COMPILED_SHARE)

@@ -10,7 +10,7 @@ from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed
 from pinprof.rules.rule import Evidence
 
-MOST_WORKERS = 8
+MAX_WORKERS_ADVISED = 8
 READY_SHARE_OF_STEP = 0.7
 """If workers make a batch in this share of a step, they have batches ready, and the thread that pins is late."""
 USUAL_WORKERS = 4
@@ -38,7 +38,7 @@ def workers_of(details: Details) -> Workers | None:
         return None
     now, cpus = info.made.drawn[0].num_workers, info.made.cpus
     room = max(1, cpus // max(1, info.world_size or 1)) - 1  # processes share the cores
-    wanted = min(room, max(2 * now, USUAL_WORKERS), max(MOST_WORKERS, now))
+    wanted = min(room, max(2 * now, USUAL_WORKERS), max(MAX_WORKERS_ADVISED, now))
     return Workers(now, wanted, cpus)
 
 
@@ -64,17 +64,17 @@ def how_to_load_faster(details: Details) -> str:
 
 def with_workers(evidence: Evidence, details: Details, feed: Feed | None, step_ns: float, why: str = "") -> Evidence:
     """Return evidence with what more workers change: as many as the cores have room for, where that is known."""
-    workers, none = workers_of(details), Edits(most_input_ns=0.0)
+    workers, without_input = workers_of(details), Edits(most_input_ns=0.0)
     if workers is None:
-        return replace(evidence, text=evidence.text + why, edits=none)
+        return replace(evidence, text=evidence.text + why, edits=without_input)
     if workers.then <= workers.now:
         shared = counted(workers.now, "worker already shares", "workers already share")
         full = f"its {shared} {counted(workers.cpus, 'core')} with the program"
         if not workers.now:
             full = f"{counted(workers.cpus, 'core leaves', 'cores leave')} no room for a worker"
-        return replace(evidence, text=f"{evidence.text}; {full}: make batches cheaper{why}", at_most=none)
+        return replace(evidence, text=f"{evidence.text}; {full}: make batches cheaper{why}", at_most=without_input)
     if feed is None:
-        return replace(evidence, edits=none)
+        return replace(evidence, edits=without_input)
     edits = Edits(most_input_ns=feed.received_ns, batch_ns=feed.batch_ns(step_ns, workers.now, workers.then))
-    text = f"{evidence.text}; the saving is with {counted(workers.then, 'worker')}, now {workers.now or 0}{why}"
+    text = f"{evidence.text}; the saving assumes {counted(workers.then, 'worker')} instead of {workers.now or 0}{why}"
     return replace(evidence, text=text, edits=edits)

@@ -20,7 +20,7 @@ from pinprof.trace.collectives import is_collective
 from pinprof.trace.lines import OpPlace, Place
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.sources import Sources
-from pinprof.trace.spans.phases import BACKWARD, FORWARD, NODE, OPTIMIZER, TO_WEIGHT, phase_of_calls
+from pinprof.trace.spans.phases import BACKWARD, FORWARD, NODE_PREFIX, OPTIMIZER, TO_WEIGHT, phase_of_calls
 from pinprof.trace.tables import DTOH, HTOD, NONE, Bools, Int32s, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 
@@ -44,7 +44,7 @@ WORKING_MULTIPLE = 4
 LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "written cell", "ops"]
 """In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell of torch,
 or one that people write; other ops."""
-SEQUENTIAL: Final = frozenset[LoopKind](("cell", "written cell"))
+SEQUENTIAL_LOOPS: Final = frozenset[LoopKind](("cell", "written cell"))
 """Kinds in which each repetition needs the one before."""
 
 PREFIXES_OF_FOREACH: Final = ("aten::_foreach", "aten::_fused", "aten::_amp_foreach")
@@ -73,7 +73,7 @@ OPS_TAKING_PARTS: Final = aten("select slice narrow index index_select unsqueeze
 JOINING_OPS: Final = aten("stack cat")
 """Ops that put what a loop has made together."""
 OPS_AROUND_PARTS: Final = aten("stack cat unbind split split_with_sizes chunk") | {
-    f"{NODE}{name}Backward0" for name in ("Stack", "Cat", "Unbind", "Split", "SplitWithSizes", "Select")
+    f"{NODE_PREFIX}{name}Backward0" for name in ("Stack", "Cat", "Unbind", "Split", "SplitWithSizes", "Select")
 }
 """Ops that take a batch apart before a loop or join what it has made, and their nodes of autograd."""
 MAX_OPS_BEFORE_JOIN = 3
@@ -85,7 +85,7 @@ START_OF_CELL: Final = "aten::linear aten::linear aten::add"
 """A recurrent cell that people write applies a layer to its input and one to its state, unless it joins them first."""
 OPS_OF_WRITTEN_CELLS: Final = aten("linear add sub rsub mul cat tanh sigmoid relu")
 NONLINEAR_OPS_OF_CELLS: Final = aten("tanh sigmoid")
-NODE_OF_LINEAR_WEIGHT: Final = f"{NODE}TBackward0"
+NODE_OF_LINEAR_WEIGHT: Final = f"{NODE_PREFIX}TBackward0"
 """The node of autograd for the weight of each call of a linear layer that is trained."""
 
 

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import ALLOCATIONS, WAITS
+from pinprof.analyses.syncs.causes import ALLOCATION_CAUSES, WAITS
 from pinprof.analyses.syncs.sites import Site, WaitCost, by_line
 from pinprof.details import Details
 from pinprof.ground.units import counted, duration, how_many, listed, shortened
@@ -101,7 +101,7 @@ def _fixed(details: Details, site: int) -> Edits:
     """Return what the fix of a site changes: blocking copies stay, but nobody waits for them."""
     stalls = details.syncs.stalls
     rows, cause = details.syncs.rows[site], details.syncs.sites[site].cause
-    if cause in ALLOCATIONS:
+    if cause in ALLOCATION_CAUSES:
         return Edits(unwaited=frozenset(rows.tolist()))
     if WAITS[cause].copy:
         copies = np.setdiff1d(stalls.copy[rows], NONE)
@@ -200,6 +200,6 @@ def _only_moves(details: Details, sites: Sequence[Site]) -> str:
 
 def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:
     """Return what to add about memory that is allocated in a trace without steps: every program allocates once."""
-    if profile.steps.source != WHOLE_TRACE or not any(site.cause in ALLOCATIONS for site in sites):
+    if profile.steps.source != WHOLE_TRACE or not any(site.cause in ALLOCATION_CAUSES for site in sites):
         return ""
     return "; no step was found, so the trace does not show whether that recurs: only then is it worth a change"

@@ -28,11 +28,11 @@ from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace,
 
 T = TypeVar("T")
 
-STACK_DEPTH = 24
-"""Frames of a stack that are kept, innermost first; more if the user's own code is further out."""
+FRAMES_PER_STACK = 24
+"""The innermost frames of a stack that are kept; further ones too, up to the user's own code."""
 
-DEEPEST_STACK = 200
-"""The most frames that are kept inside the user's own: a deeper stack is a recursion."""
+MAX_FRAMES_INSIDE_USERS = 200
+"""Frames that are kept between a call and the user's own code; a deeper stack is a recursion."""
 
 BACKWARD_CALLER = "run_backward of"
 """A part of the name of the builtin that runs the autograd engine."""
@@ -127,7 +127,7 @@ def _innermost(trace: Trace, wanted: Bools, function: Int32s) -> tuple[Int32s, I
 def call_places(trace: Trace, call: Int64s, sources: Sources, *, in_loop: bool = False) -> list[SourceLine | None]:
     """Return per call the user's function around it, None for none, with its line if only one fits.
 
-    `in_loop`: the calls are known to be in a loop; where no line fits, that of the function's only loop does.
+    `in_loop`: the calls are known to be in a loop; a call without a fitting line gets that of the function's only loop.
     """
     places, which = places_of(trace, user_calls(trace, call), sources, in_loop=in_loop)
     return [places[index] for index in which.tolist()]
@@ -136,7 +136,7 @@ def call_places(trace: Trace, call: Int64s, sources: Sources, *, in_loop: bool =
 def usual_place(trace: Trace, calls: Int64s, sources: Sources, *, in_loop: bool = False) -> Place:
     """Return the place from which most of the calls were made, as `call_places` does; an empty one if none is known.
 
-    Without functions, it is one only where most of the calls are in ops whose place is known.
+    If the trace has no Python functions, most of the calls must be in ops whose place is known.
     """
     if len(trace.functions):
         places = [line.place for line in call_places(trace, calls, sources, in_loop=in_loop) if line]
@@ -148,7 +148,7 @@ def usual_place(trace: Trace, calls: Int64s, sources: Sources, *, in_loop: bool 
 
 
 def places_of_ops(trace: Trace, sources: Sources) -> list[OpPlace]:
-    """Return the ops of those names that launch work from a single place of the user's code."""
+    """Return the names of ops that launch work from one place of the user's code only, each with this place."""
     calls = np.flatnonzero(trace.launches_work)
     places: defaultdict[str, set[Place | None]] = defaultdict(set)
     for name, line in zip(_outermost_names(trace, calls), call_places(trace, calls, sources), strict=True):
@@ -174,7 +174,8 @@ def places_of(
     function_name, called_as = (follow(functions.name, rows) for rows in (user.function, called))
     first, which = numbered(function_name, called_as)
     frames = cache(partial(_frames_by_file, names))  # called only if a source is at hand: there may be many names
-    is_recorded = cache(lambda file, source: _is_recorded_source(frames(), file, source))
+    # whether a source has all recorded functions of its file at the recorded lines
+    is_recorded = cache(lambda file, source: all(fits(source, at.function, at.line) for at in frames()[file]))
     places: list[SourceLine | None] = []
     for of_function, of_called in zip(function_name[first].tolist(), called_as[first].tolist(), strict=True):
         text = names[of_called] if of_called != NONE else ""
@@ -184,12 +185,14 @@ def places_of(
             continue
         source, line = sources.text(place.file) if text or in_loop else None, None
         if source is not None and is_recorded(place.file, source):
-            line = _line(source, place, text) or (loop_line(source, place.function, place.line) if in_loop else None)
+            line = _called_line(source, place, text) or (
+                loop_line(source, place.function, place.line) if in_loop else None
+            )
         places.append(SourceLine(place.file, line, place.function))
     return places, which
 
 
-def _line(source: str, place: Frame, called: str) -> int | None:
+def _called_line(source: str, place: Frame, called: str) -> int | None:
     name = called_name(called)
     of_object = tensor_method(called) is not None
     return call_line(source, place.function, place.line, name, of_object=of_object) if name else None
@@ -201,11 +204,6 @@ def _frames_by_file(names: Iterable[str]) -> Mapping[str, list[Frame]]:
         if place := frame(name):
             frames[place.file].append(place)
     return frames
-
-
-def _is_recorded_source(frames: Mapping[str, list[Frame]], file: str, source: str) -> bool:
-    """Return whether a source has all recorded functions of its file at the recorded lines."""
-    return all(fits(source, place.function, place.line) for place in frames[file])
 
 
 def stack_of(trace: Trace, function: int) -> tuple[str, ...]:
@@ -223,18 +221,18 @@ def _names_around(trace: Trace, function: int) -> Iterator[str]:
 def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
     """Return the frames of a stack, innermost first, that are kept.
 
-    These are STACK_DEPTH frames, and all up to the innermost of the user's own code. If more than DEEPEST_STACK frames
-    are inside that one, the outer ones of them are left out.
+    These are FRAMES_PER_STACK frames, and all up to the innermost of the user's own code; of those inside the user's,
+    the innermost MAX_FRAMES_INSIDE_USERS.
     """
     stack: list[T] = []
     reached_users = False
     for entry in frames:
         reached_users = reached_users or is_users(entry)
-        if reached_users or len(stack) < DEEPEST_STACK:
+        if reached_users or len(stack) < MAX_FRAMES_INSIDE_USERS:
             stack.append(entry)
-        if reached_users and len(stack) >= STACK_DEPTH:
+        if reached_users and len(stack) >= FRAMES_PER_STACK:
             return stack
-    return stack if reached_users else stack[:STACK_DEPTH]
+    return stack if reached_users else stack[:FRAMES_PER_STACK]
 
 
 LONGEST_MODULE_CHARS: Final = 200
@@ -249,11 +247,11 @@ def module_around(trace: Trace, function: Int32s) -> Int32s:
 @computed_once
 def _modules(trace: Trace) -> Int32s:
     """Return the innermost call of a module around each Python function of a trace, or itself, -1 for none."""
-    flagged: Bools = trace.functions.named(lambda name: name.startswith(MODULE_PREFIX))
-    if not flagged.any():
-        return np.full(len(flagged), NONE, np.int32)
+    is_module: Bools = trace.functions.named(lambda name: name.startswith(MODULE_PREFIX))
+    if not is_module.any():
+        return np.full(len(is_module), NONE, np.int32)
     parent = trace.links.function_parent
-    around = np.where(flagged, np.arange(len(parent), dtype=np.int32), parent)
+    around = np.where(is_module, np.arange(len(parent), dtype=np.int32), parent)
     further = follow(around, around)
     while (further != around).any():  # each round looks twice as far up
         around, further = further, follow(further, further)
@@ -268,8 +266,8 @@ def module_name(name: str) -> str:
 STACK_ENTRY = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}):(?P<function>.+)")
 """`FILE:LINE:FUNCTION`, an entry of a stack."""
 
-DYNAMO_FILES = "torch/_dynamo/"
-"""A part of the file names of the frames between code that torch.compile made and the functions that it calls."""
+DYNAMO_PATH = "torch/_dynamo/"
+"""A part of the file names of torch.compile's own frames, which are between compiled code and what that calls."""
 
 
 class CallPath(NamedTuple):
@@ -278,7 +276,7 @@ class CallPath(NamedTuple):
     library: Place | None = None
     """The innermost function outside of torch; None if that is the user's own, or was not recorded."""
     path: tuple[str, ...] = ()
-    """`FILE:LINE:FUNCTION` from the user's line to `library`, without the frames of torch and Python; else empty."""
+    """`FILE:LINE:FUNCTION` from the user's line to `library`, without the frames of torch and Python."""
 
 
 def call_path(stack: Sequence[str], user: Place, *, certain: bool) -> CallPath:
@@ -294,7 +292,7 @@ def call_path(stack: Sequence[str], user: Place, *, certain: bool) -> CallPath:
         if (entry.file, entry.function) == (user.file, user.function):
             break
         if is_outside_torch(entry.file):
-            certain = certain and (bool(inner) or DYNAMO_FILES not in called)
+            certain = certain and (bool(inner) or DYNAMO_PATH not in called)
             inner.append(entry._replace(file=package_file(entry.file)))
         called = entry.file
     if not inner:

@@ -47,13 +47,13 @@ def are_small_to_gpu(gpu: Activities, rows: Int32s | Int64s) -> Bools:
     return (gpu.direction[rows] == HTOD) & (size >= 0) & (size <= SMALL_COPY_BYTES)
 
 
-LONGEST_CALL_CHARS = 200
+MAX_CALL_NAME_CHARS = 200
 """Longer names are not looked at; the longest names of driver calls have a quarter of this number of characters."""
 
 
 def call_kind(name: str) -> int:
     """Return what the call of this name may wait for, -1 for a call that does not block."""
-    match = RUNTIME_CALL.fullmatch(name) if len(name) <= LONGEST_CALL_CHARS else None
+    match = RUNTIME_CALL.fullmatch(name) if len(name) <= MAX_CALL_NAME_CHARS else None
     if not match:
         return -1
     if match[1].startswith("Memcpy"):

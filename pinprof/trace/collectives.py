@@ -16,9 +16,9 @@ from pinprof.trace.links import enclosing, follow
 from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, NAMED_COLLECTIVE, SEARCHED_CHARACTERS
 
-PAIRWISE: Final = re.compile("^(send|recv)")
+PAIRWISE_CALL: Final = re.compile("^(send|recv)")
 """Names of transfers between two ranks of a group."""
-OF_ALL: Final = re.compile("all_?to_?all|gather|scatter|broadcast|reduce", re.IGNORECASE)
+COLLECTIVE_OF_ALL_RANKS: Final = re.compile("all_?to_?all|gather|scatter|broadcast|reduce", re.IGNORECASE)
 """In the names of collectives. A kernel of sends and receives, or of anything (`ncclDevKernel_Generic`), is that of an
 all-to-all or of two ranks only: without another name it is not known which."""
 
@@ -31,7 +31,7 @@ ELEMENT_BYTES: Final = {
     **dict.fromkeys(("Bool", "Byte", "Char", "Float8_e4m3fn", "Float8_e5m2"), 1),
 }
 """Bytes of an element, by what torch.distributed calls its type."""
-ON_THE_BUS: Final = ((re.compile("^all_?reduce"), 2), (re.compile("gather|scatter|all_?to_?all"), 1))
+BUS_FACTORS: Final = ((re.compile("^all_?reduce"), 2), (re.compile("gather|scatter|all_?to_?all"), 1))
 """How often each rank sends and receives the share of every other rank, by the names of collectives.
 
 From https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md: the rate is then that of the slowest link.
@@ -90,7 +90,7 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
     number_of[:-1][~trace.steps.complete] = NONE
     number = number_of[trace.links.activity_step]
     rows = np.flatnonzero(is_collective_kernel(gpu) & (number != NONE))
-    rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
+    rows = rows[np.argsort(trace.links.launched_ns[rows], kind="stable")]
     called = np.array(_called(trace, rows), dtype=object)
     kernels = [gpu.name_of(row) for row in rows.tolist()]
     of_all = np.array(list(map(_is_of_all, called, kernels)), dtype=bool)
@@ -113,7 +113,7 @@ def collectives_of(trace: Trace, steps: Sequence[int]) -> Collectives:
 def exposed_ns(gpu: Activities, rows: Int64s) -> Int64s:
     """Return the time of each of these kernels in which no kernel but those of collectives runs on its device."""
     others = (gpu.category == KERNEL) & ~is_collective_kernel(gpu)
-    return gpu.duration_ns[rows] - gpu.beside_ns(rows, others)
+    return gpu.duration_ns[rows] - gpu.overlap_with_ns(rows, others)
 
 
 def _called(trace: Trace, rows: Int64s) -> list[str]:
@@ -139,7 +139,7 @@ def _of_rows(events: HostEvents, rows: Int64s | Int32s) -> HostEvents:
 
 def _is_of_all(called: str, kernel: str) -> bool:
     """Return whether all ranks of a group take part in what is called so."""
-    return not PAIRWISE.match(called) and any(map(OF_ALL.search, (called, kernel)))
+    return not PAIRWISE_CALL.match(called) and any(map(COLLECTIVE_OF_ALL_RANKS.search, (called, kernel)))
 
 
 def message_sizes(name: str, message: str) -> tuple[int, int]:
@@ -149,7 +149,7 @@ def message_sizes(name: str, message: str) -> tuple[int, int]:
         return NONE, NONE
     elements_in, elements_out, ranks = map(int, match.groups()[1:])
     size = ELEMENT_BYTES[match[1]] * max(elements_in, elements_out)
-    times = next((times for names, times in ON_THE_BUS if names.search(name)), None)
+    times = next((times for names, times in BUS_FACTORS if names.search(name)), None)
     load = size if times is None else times * size * max(ranks - 1, 0) // max(ranks, 1)
     return (size, load) if size else (NONE, NONE)
 
@@ -180,7 +180,7 @@ def match_collectives(ranks: Sequence[Collectives]) -> list[Meeting]:
 
 ONE_SIDED = re.compile("^(broadcast|_?reduce(?!_scatter)|gather|scatter)")
 """Names of collectives that a rank may leave before all others have entered them."""
-AGREED = 90
+AGREEING_PERCENTILE = 90
 """Percentile of the collectives whose ends show how well clocks agree: some end late on a rank for other reasons."""
 
 
@@ -246,4 +246,4 @@ def _spread(ends: Sequence[Int64s], ahead: Sequence[int], meetings: Sequence[Mee
     for meeting in meetings:
         own = [int(ends[rank][index]) - ahead[rank] for rank, index in meeting.items()]
         spreads.append(max(own) - min(own))
-    return float(np.percentile(spreads, AGREED))
+    return float(np.percentile(spreads, AGREEING_PERCENTILE))

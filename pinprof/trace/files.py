@@ -28,7 +28,7 @@ MAX_NAMED_FOLDERS = 3
 MAX_SILENCE_S = 60.0
 """Reading ends if a web server sends nothing for this time. aiohttp's own limit is five minutes for a whole file."""
 WEB_PREFIXES = ("http://", "https://")
-DENIED, MISSING = (401, 403), (404, 410)
+DENIED_STATUSES, MISSING_STATUSES = (401, 403), (404, 410)
 """Statuses of HTTP."""
 RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
 """How names of files and folders give the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
@@ -163,9 +163,9 @@ def _trouble(error: BaseException, url: str) -> str:
     while isinstance(error, FileNotFoundError) and error.__cause__ is not None and url.startswith(WEB_PREFIXES):
         error = error.__cause__
     status = getattr(error, "status", None)
-    if isinstance(error, PermissionError) or status in DENIED:
+    if isinstance(error, PermissionError) or status in DENIED_STATUSES:
         return "access is denied; give the credentials as its service wants them, or a signed URL"
-    if isinstance(error, FileNotFoundError) or status in MISSING:
+    if isinstance(error, FileNotFoundError) or status in MISSING_STATUSES:
         return "no such file"
     if "Timeout" in type(error).__name__:  # before Python 3.11 that of asyncio is a class of its own
         return f"the server has sent nothing for {MAX_SILENCE_S:.3g} s; try again"

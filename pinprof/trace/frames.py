@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
+FRAME_NAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 """`train.py(348): train`, as torch/csrc/autograd/profiler_python.cpp composes it."""
 
 MAX_FRAMES_KEPT = 1 << 14
@@ -51,7 +51,7 @@ OWN_FILES = ("pinprof/capture/", "pinprof/program/", "pinprof/cli/", "pinprof/__
 """Frames of pinprof around the program that it records."""
 
 # fmt: off
-LIBRARIES = sys.stdlib_module_names | {
+LIBRARY_MODULES = sys.stdlib_module_names | {
     "accelerate", "apex", "bitsandbytes", "cupy", "datasets", "deepspeed", "detectron2", "diffusers", "einops",
     "fairscale", "fastai", "flash_attn", "huggingface_hub", "ignite", "joblib", "kornia", "lightning",
     "lightning_fabric", "lightning_utilities", "matplotlib", "mmcv", "mmdet", "mmengine", "monai", "numpy", "optuna",
@@ -77,7 +77,7 @@ class Frame(NamedTuple):
 @lru_cache(maxsize=MAX_FRAMES_KEPT)
 def frame(name: str) -> Frame | None:
     """Return the frame of a `python_function` event's name, None for a builtin or a module call."""
-    match = FRAME.fullmatch(name) if len(name) <= LONGEST_FRAME_CHARS else None
+    match = FRAME_NAME.fullmatch(name) if len(name) <= LONGEST_FRAME_CHARS else None
     return Frame(match["file"], int(match["line"]), match["function"]) if match else None
 
 
@@ -118,7 +118,7 @@ def is_user_file(file: str) -> bool:
     if INSTALLED_FILE.search(file) or file.startswith(OWN_FILES) or is_generated(file):
         return False
     top = file.split("/", maxsplit=1)[0].removesuffix(".py")
-    return top not in LIBRARIES and not ("/" in file and _is_installed(top))
+    return top not in LIBRARY_MODULES and not ("/" in file and _is_installed(top))
 
 
 def origin_of(file: str) -> Literal["user", "torch", "library"]:

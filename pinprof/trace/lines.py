@@ -18,7 +18,7 @@ LINE_MARK = "pinprof line "
 CONTEXTS_KEY = "pinprof_contexts"
 """Key of the contexts of the recorded waits in the trace file."""
 
-EDGE = -1
+END_OF_STEP = -1
 """Stands in a context for the beginning or the end of the step."""
 
 
@@ -84,8 +84,8 @@ class RecordedLines:
 class Context:
     """The ops around a wait in its step: those before and after it on its thread, the nearest first.
 
-    Each op is an index into `Contexts.names`. Both sequences end with `EDGE` where the step ends, or after the number
-    of ops that is kept.
+    Each op is an index into `Contexts.names`. Both sequences end with `END_OF_STEP` where the step ends, or after the
+    number of ops that is kept.
     """
 
     op: str
@@ -115,7 +115,7 @@ def contexts_of_metadata(entry: object) -> Contexts | None:
         return None
     names, lines = len(contexts.names), len(contexts.lines)
     are_valid = all(
-        -1 <= wait.line < lines and all(EDGE <= name < names for name in wait.before + wait.after)
+        -1 <= wait.line < lines and all(END_OF_STEP <= name < names for name in wait.before + wait.after)
         for wait in contexts.waits
     )
     return contexts if are_valid else None

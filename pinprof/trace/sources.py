@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 
 from pinprof.trace.metadata.info import Made
 
-REPOSITORY = ".git"
+REPOSITORY_FOLDER = ".git"
 """An entry at the top of a git repository: a folder, or a file in worktrees and submodules."""
 
 EDITED_AFTER_S = 10
@@ -73,7 +73,7 @@ class Sources:
     def _project(self) -> Path:
         """The top folder of the project: the git repository around the working directory, otherwise the latter."""
         here = Path.cwd()
-        return next((folder for folder in (here, *here.parents) if (folder / REPOSITORY).exists()), here)
+        return next((folder for folder in (here, *here.parents) if (folder / REPOSITORY_FOLDER).exists()), here)
 
     def is_edited(self, path: Path, file: str) -> bool:
         """Return whether the file at a path differs from the one that ran; raises OSError if it is gone.
@@ -100,11 +100,11 @@ ScopeNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | a
 MODULE_CODE = "<module>"
 """Python's name for code outside of functions."""
 
-IMPLICIT = re.compile(r"__\w+__")
+DUNDER_NAME = re.compile(r"__\w+__")
 """Methods that Python calls although the source does not name them: `Linear(3, 3)` calls `__init__`."""
 
 LAMBDA = "<lambda>"
-ANONYMOUS: dict[str, type[ast.expr]] = {
+ANONYMOUS_SCOPES: dict[str, type[ast.expr]] = {
     LAMBDA: ast.Lambda,
     "<genexpr>": ast.GeneratorExp,
     "<listcomp>": ast.ListComp,
@@ -128,7 +128,7 @@ def call_line(source: str, function: str, line: int, called: str, *, of_object: 
     or if Python calls the method by itself (`__init__`).
     """
     body = _function(source, function, line)
-    if body is None or IMPLICIT.fullmatch(called):
+    if body is None or DUNDER_NAME.fullmatch(called):
         return None
     uses = list(_uses(body, called, of_object=of_object))
     return uses[0].line if len(uses) == 1 and uses[0].certain else None
@@ -139,7 +139,7 @@ def loop_line(source: str, function: str, line: int) -> int | None:
 
     A loop around another does not count, nor one that only picks values. A comprehension with a frame is a loop itself.
     """
-    if function in ANONYMOUS:
+    if function in ANONYMOUS_SCOPES:
         return line if function != LAMBDA and line in _lines_of(source, function) else None
     body = _function(source, function, line)
     loops = [node for node, own in _walk(body.body) if own and _computes(node)] if body else []
@@ -149,7 +149,7 @@ def loop_line(source: str, function: str, line: int) -> int | None:
 
 def _computes(node: ast.AST) -> TypeGuard[ast.stmt | ast.expr]:
     """Return whether a node is a loop whose body calls code or computes."""
-    return any(isinstance(inner, COMPUTING) for inner in _repeated(node))
+    return any(isinstance(inner, COMPUTING_NODES) for inner in _repeated(node))
 
 
 def _repeated(node: ast.AST) -> Iterator[ast.AST]:
@@ -171,7 +171,7 @@ def fits(source: str, function: str, line: int) -> bool:
     the line; other code without a name always fits.
     """
     name = function.rpartition(".")[2]
-    if name in ANONYMOUS:
+    if name in ANONYMOUS_SCOPES:
         return line in _lines_of(source, name)
     return (name != MODULE_CODE and name.startswith("<")) or _function(source, name, line) is not None
 
@@ -184,16 +184,16 @@ def may_call(source: str, line: int) -> bool:
     return line in _calling_lines(source)
 
 
-ACTS = (
+ACTING_NODES = (
     *(ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp),
     *(ast.AugAssign, ast.FormattedValue, ast.Await, ast.YieldFrom, ast.Import, ast.ImportFrom, ast.ClassDef),
     *(ast.Raise, ast.Delete, ast.With, ast.AsyncWith, ast.Match, ast.pattern),
 )
 """Nodes that may run other code: a call, an operator, a property, a method of `with`, an import."""
-TESTS = (ast.If, ast.While, ast.Assert)
+TRUTH_TESTS = (ast.If, ast.While, ast.Assert)
 """Statements that test whether an object is true."""
-LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
-COMPUTING = (ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Subscript)
+LOOP_NODES = (ast.For, ast.AsyncFor, ast.comprehension)
+COMPUTING_NODES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Subscript)
 """Nodes that may run an op of torch."""
 
 
@@ -203,11 +203,11 @@ def _calling_lines(source: str) -> frozenset[int]:
     nodes: set[ast.AST] = set()
     lines: set[int] = set()
     for node in ast.walk(_parsed(source) or ast.Module([], [])):
-        if isinstance(node, ACTS):
+        if isinstance(node, ACTING_NODES):
             nodes.add(node)
-        elif isinstance(node, TESTS):
+        elif isinstance(node, TRUTH_TESTS):
             nodes.add(node.test)
-        elif isinstance(node, LOOPS):
+        elif isinstance(node, LOOP_NODES):
             nodes |= {node.iter, node.target}
         elif isinstance(node, ast.Assign) and any(isinstance(target, ast.Tuple | ast.List) for target in node.targets):
             nodes |= {node.value, *node.targets}  # it iterates over the value
@@ -230,8 +230,10 @@ def _parsed(source: str) -> ast.Module | None:
 
 @lru_cache(maxsize=64)
 def _lines_of(source: str, name: str) -> frozenset[int]:
-    """Return the lines of a source file that expressions of a kind of `ANONYMOUS` hold."""
-    nodes = (node for node in ast.walk(_parsed(source) or ast.Module([], [])) if isinstance(node, ANONYMOUS[name]))
+    """Return the lines of a source file that expressions of a kind of `ANONYMOUS_SCOPES` hold."""
+    nodes = (
+        node for node in ast.walk(_parsed(source) or ast.Module([], [])) if isinstance(node, ANONYMOUS_SCOPES[name])
+    )
     return frozenset(line for node in nodes for line in range(node.lineno, (node.end_lineno or 0) + 1))
 
 

@@ -190,14 +190,14 @@ class Activities(Table):
         result: Bools = (self.category != MEMSET) & ~self.is_transfer
         return result
 
-    def beside_ns(self, rows: Int64s, others: Bools) -> Int64s:
+    def overlap_with_ns(self, rows: Int64s, others: Bools) -> Int64s:
         """Return how long each of these rows runs while one of the others runs on its device."""
-        beside = np.zeros(len(rows), np.int64)
+        overlap = np.zeros(len(rows), np.int64)
         for chosen in rows_by(self.device[rows]):
             of_device = self.of_device[int(self.device[rows[chosen[0]]])]
             times = self.times(of_device[others[of_device]])
-            beside[chosen] = covered(times, self.start_ns[rows[chosen]], self.end_ns[rows[chosen]])
-        return beside
+            overlap[chosen] = covered(times, self.start_ns[rows[chosen]], self.end_ns[rows[chosen]])
+        return overlap
 
     @cached_property
     def of_stream(self) -> list[Int64s]:
@@ -297,7 +297,7 @@ class Links:
     in_flight: Bools
     """Per activity: whether it was queued before the recording began."""
     launched_ns: Int64s
-    """Per activity: when the call that launched it began, at the latest."""
+    """Per activity: when the call that launched it began, in ns; the latest possible time if that is unknown."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ class ModelCalls:
 
     start_ns: Int64s
     end_ns: Int64s
-    """The end of what shows the call, not of the call."""
+    """The end of the events that show the call; the call itself may end later."""
     decodes: Bools
     """Whether a call makes one further token per request; otherwise it takes in prompts."""
     requests: Int64s
@@ -358,9 +358,9 @@ class Trace:
     """The log of the whole run; None if pinprof did not record the trace."""
     memory: MemoryUse = field(default_factory=MemoryUse)
     input_sizes: Mapping[int, frozenset[int]] = field(default_factory=dict)
-    """Per row of `ops` of a long op with recorded shapes: the bytes of each tensor among its inputs."""
+    """By row of `ops`, for long ops with recorded shapes: the bytes of each input tensor."""
     numbered_ops: int = 0
-    """How many ops torch numbered from the first to the last, at least; 0 where it recorded no numbers."""
+    """The least number of ops that ran, by the numbers of the first and the last op; 0 if torch gave no numbers."""
 
     def __repr__(self) -> str:
         """Say how much was recorded, and of which GPUs."""
@@ -369,7 +369,7 @@ class Trace:
         gpus = (device.name or f"GPU {device.index}" for device in self.info.devices)
         return one_line(f"trace {self.path!r}", (steps, counted(sum(self.counts.values()), "event"), *gpus))
 
-    if not TYPE_CHECKING:  # else no misspelled name would be an error of types
+    if not TYPE_CHECKING:  # otherwise mypy would not report misspelled names
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(
@@ -403,13 +403,3 @@ class Trace:
         """The numbers of the threads that launch work, except for those that pin memory."""
         threads = np.unique(self.calls.thread[self.launches_work])
         return threads[~self.has_role("pin_memory")[threads]]
-
-    @property
-    def in_flight(self) -> Bools:
-        """Per activity: whether it was queued before the recording began."""
-        return self.links.in_flight
-
-    @property
-    def launched_ns(self) -> Int64s:
-        """Per activity: when the call that launched it began, in ns; the latest possible time if that is unknown."""
-        return self.links.launched_ns

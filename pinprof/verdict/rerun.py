@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import ALLOCATIONS, OF_COPIES_TO_GPU
+from pinprof.analyses.syncs.causes import ALLOCATION_CAUSES, WAITS_FOR_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
@@ -56,7 +56,7 @@ class Rerun:
         sites = [
             number
             for number, site in enumerate(self.details.syncs.sites)
-            if site.is_of_the_code and site.cause not in OF_COPIES_TO_GPU and site.cause not in ALLOCATIONS
+            if site.is_of_the_code and site.cause not in WAITS_FOR_COPIES_TO_GPU and site.cause not in ALLOCATION_CAUSES
         ]
         return without_waits(self.details.syncs, sites)
 

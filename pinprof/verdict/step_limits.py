@@ -24,14 +24,14 @@ LimitName: TypeAlias = Literal[
     "sync", "copy", "input", "allocation", "communication", "python", "launch", "host", "irregular", "gpu"
 ]
 """As JSON names it. `host` is `python` and `launch` together: each alone may leave the host as slow as the other
-makes it. What a line of the program makes comes before what all of it does: of two limits that cost alike, the first is
-the one to look at."""
+makes it. Limits that single lines cause come before those of the whole program: of two limits that cost alike,
+the first is the one to report."""
 CAUSES: Final[tuple[LimitName, ...]] = get_args(LimitName)
 _, COPY, INPUT, _, COMMUNICATION, PYTHON, LAUNCH, HOST, IRREGULAR, GPU = CAUSES
 
 LATE_HOST: Final = (*(name for name, cause in IDLE.items() if cause.bound == "host"), OUTSIDE_WORK)
-"""Idle time that nothing but a late host explains: a wait that ends may leave the launches late that follow it."""
-NOT_AGAIN: Final = frozenset({"first", "compile"})
+"""Idle time that only a late host explains: the launches after a wait may be late."""
+ONE_TIME_REASONS: Final = frozenset({"first", "compile"})
 """Reasons of irregular steps that a longer run does not repeat."""
 
 
@@ -85,7 +85,7 @@ def shown_of(profile: Profile, name: LimitName) -> float:
 
 
 def of_gpu_work(_: LimitName, rerun: Rerun) -> Floats:
-    """Return what the GPU's own work costs: what nothing but less of it, or a faster GPU, shortens."""
+    """Return what the GPU's own work costs: only less work, or a faster GPU, shortens it."""
     mean = busiest(rerun.profile)
     division = divide(rerun.profile, mean) if mean else None
     work = division.kernels_ns + division.memsets_ns if division else rerun.details.steps.busy_ns or 0.0
@@ -93,11 +93,11 @@ def of_gpu_work(_: LimitName, rerun: Rerun) -> Floats:
 
 
 def of_irregular_steps(_: LimitName, rerun: Rerun) -> Floats:
-    """Return what steps cost that take longer than the others and will recur."""
+    """Return the cost of steps that take longer than the others and will recur."""
     ns = sum(
         irregular.per_step_ns
         for irregular in rerun.profile.unlike
-        if irregular.reason not in NOT_AGAIN and (irregular.every is not None or irregular.count > 1)
+        if irregular.reason not in ONE_TIME_REASONS and (irregular.every is not None or irregular.count > 1)
     )
     return np.full(len(rerun.replay.in_worlds), ns)
 

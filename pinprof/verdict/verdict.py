@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import OF_COPIES_TO_GPU
+from pinprof.analyses.syncs.causes import WAITS_FOR_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
@@ -157,7 +157,7 @@ def awaited_copies(details: Details, profile: Profile, cost: LimitCost) -> float
     if mean is None or not profile.steps.count:
         return 0.0
     alone = divide(profile, mean).copies_ns
-    rows = np.flatnonzero(syncs.has_cause(*OF_COPIES_TO_GPU))
+    rows = np.flatnonzero(syncs.has_cause(*WAITS_FOR_COPIES_TO_GPU))
     rows = rows[details.trace.steps.holds(syncs.stalls.call_step[rows])]
     idle = float(syncs.stalls.idle_ns[rows].sum()) / profile.steps.count
     if alone >= MIN_COPY_SHARE_OF_COST * cost.ns or idle < cost.ns - alone:

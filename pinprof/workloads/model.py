@@ -25,7 +25,7 @@ class Build(Protocol):
 ROWS = 4096
 FEATURES = 3072
 CLASSES = 1024
-FEWEST = 8
+MIN_SIZE = 8
 LEARNING_RATE = 1e-3
 
 
@@ -40,7 +40,7 @@ class ModelSizes:
 
 def sizes(scale: float) -> ModelSizes:
     """Return the workloads' sizes times `scale`, none below 8."""
-    rows, features, classes = (max(FEWEST, round(size * scale)) for size in (ROWS, FEATURES, CLASSES))
+    rows, features, classes = (max(MIN_SIZE, round(size * scale)) for size in (ROWS, FEATURES, CLASSES))
     return ModelSizes(rows, features, classes)
 
 

@@ -30,20 +30,20 @@ def readback_blocking(device: torch.device, scale: float = 1.0) -> Iterator[Step
 class LateReader:
     """Copies tensors to pinned memory on a stream of its own, and returns each one call later."""
 
-    def __init__(self, like: Tensor) -> None:
-        self._buffers = [torch.empty_like(like, device="cpu", pin_memory=True) for _ in range(2)]
+    def __init__(self, output: Tensor) -> None:
+        self._buffers = [torch.empty_like(output, device="cpu", pin_memory=True) for _ in range(2)]
         self._copied = [torch.cuda.Event() for _ in self._buffers]  # type: ignore[no-untyped-call]
-        self._side = torch.cuda.Stream(like.device)  # type: ignore[no-untyped-call]
+        self._side_stream = torch.cuda.Stream(output.device)  # type: ignore[no-untyped-call]
         self._calls = 0
 
     def exchange(self, result: Tensor) -> Tensor | None:
-        """Start the copy of `result`, and return the complete copy of the one before; None at the first call."""
+        """Start the copy of `result`, and return the finished copy of the previous one; None at the first call."""
         slot = self._calls % 2
-        self._side.wait_stream(torch.cuda.current_stream(result.device))
-        with torch.cuda.stream(self._side):
+        self._side_stream.wait_stream(torch.cuda.current_stream(result.device))
+        with torch.cuda.stream(self._side_stream):
             self._buffers[slot].copy_(result, non_blocking=True)
-            self._copied[slot].record(self._side)
-        result.record_stream(self._side)  # its memory stays until the copy has read it
+            self._copied[slot].record(self._side_stream)
+        result.record_stream(self._side_stream)  # its memory stays until the copy has read it
         self._calls += 1
         if self._calls == 1:
             return None
@@ -57,12 +57,12 @@ def readback_async(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     size = sizes(scale)
     training = trainer(device, size)
     batch = device_batch(size, device)
-    late = LateReader(torch.empty(size.rows, size.classes, device=device)) if device.type == "cuda" else None
+    reader = LateReader(torch.empty(size.rows, size.classes, device=device)) if device.type == "cuda" else None
 
     def step() -> None:
         output = training.model(batch)
         training.update(F.cross_entropy(output, training.target))
-        earlier = late.exchange(output.detach()) if late else output.detach()
+        earlier = reader.exchange(output.detach()) if reader else output.detach()
         if earlier is not None:
             first_score(earlier)
 

@@ -64,5 +64,5 @@ def test_there_are_recordings_with_bubbles_with_work_in_flight_and_of_several_gp
     ours = [measured(path) for path in RECORDINGS]
     assert len(ours) >= 80
     assert sum(stalls.bubble_ns.sum() > 0 for _, stalls, _ in ours) >= 40
-    assert sum(bool(trace.in_flight.any()) for trace, _, _ in ours) >= 20
+    assert sum(bool(trace.links.in_flight.any()) for trace, _, _ in ours) >= 20
     assert any(len(devices) > 1 for _, _, devices in ours)

@@ -134,7 +134,7 @@ def test_a_kernel_of_any_other_stream_could_have_hidden_a_copy(seed: int) -> Non
         else:
             builder.copy(PINNED, at + chance.randrange(5, 200), 9, launch=at, stream=stream)
     trace = builder.read()
-    gpu, launched, copies = trace.gpu, trace.launched_ns, measure_overlap(trace).row
+    gpu, launched, copies = trace.gpu, trace.links.launched_ns, measure_overlap(trace).row
     kernels = np.flatnonzero(gpu.category == KERNEL)
     for row, queued in zip(copies.tolist(), _kernels_were_queued(trace, copies, kernels).tolist(), strict=True):
         others = kernels[(gpu.stream[kernels] != gpu.stream[row]) & (launched[kernels] < gpu.end_ns[row])]

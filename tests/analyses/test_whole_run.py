@@ -17,7 +17,7 @@ from pinprof.trace.metadata.run_log import (
     EVALUATION,
     GARBAGE,
     IrregularWork,
-    Later,
+    LaterSteps,
     RunLog,
 )
 
@@ -233,7 +233,7 @@ def test_work_that_came_regularly_is_expected_again() -> None:
 
 
 def test_later_steps_and_what_pinprof_took_have_rows_of_their_own() -> None:
-    log = replace(run(*[10.0] * 9), later=Later(5, 50 * MS, 20 * MS), own_after_ns=MS)
+    log = replace(run(*[10.0] * 9), later=LaterSteps(5, 50 * MS, 20 * MS), own_after_ns=MS)
     ledger = {entry.what: entry.ns / MS for entry in sum_up_run(log).ledger}
     assert ledger == {"regular": 90, "input": 20, "later": 30, "pinprof": 1}
 
@@ -251,7 +251,7 @@ def test_the_ledger_adds_up_to_the_run(rows: list[tuple[int, int, int, int]], da
         st.lists(st.builds(IrregularWork, st.integers(0, len(rows)), kinds, st.integers(0, 900 * MS)), max_size=9)
     )
     windows = (("warm-up", cut), ("recorded", len(rows) - cut))
-    log = RunLog(7, windows, step, own, waited, on_gpu, 11, 13, tuple(work), later=Later(2, 17, 3))
+    log = RunLog(7, windows, step, own, waited, on_gpu, 11, 13, tuple(work), later=LaterSteps(2, 17, 3))
     whole = sum_up_run(log)
     assert sum(entry.ns for entry in whole.ledger) == whole.wall_ns == sum((*step, *own)) + 7 + 11 + 13 + 17
     assert all(entry.ns > 0 for entry in whole.ledger)

@@ -86,7 +86,7 @@ ANSWERS = {
 def nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let pin_memory() copy and no more: without a GPU there is no pinned memory."""
     monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
-    monkeypatch.setattr(copies, "SIDE", 32)
+    monkeypatch.setattr(copies, "MATRIX_SIDE", 32)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

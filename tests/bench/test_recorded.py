@@ -92,7 +92,7 @@ STATEMENTS = {
         "a pin_memory() method pins them": "E9 method of its own",
         "copies of pinned tensors are asynchronous": "E8 does not wait",
         "so that they overlap with computation": "E8 so overlap",
-        "kernels, not the host, wait for the data": "E14 Not the host",
+        "kernels, not the host, wait for the data": "E14 kernels wait for the data",
     },
     "question": {
         "overlapping requires non_blocking=True": "E10 must be non_blocking",

@@ -69,7 +69,7 @@ def test_the_trainer_logs_the_figures_after_the_training(trainer: Make, library:
 def test_a_long_training_is_looked_at_again_and_goes_on(
     trainer: Make, library: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pinprof.capture.window.lean.MAX_SHARE_OF_LOOKS", 1e3)  # whatever a look costs here
+    monkeypatch.setattr("pinprof.capture.window.lean.MAX_SHARE_OF_RECORDINGS", 1e3)  # whatever a look costs here
     training = trainer(library.PinprofCallback(tmp_path / "out.json", every=10, **SHORT), count=40)
     training.train()
     assert training.batches == 40

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from pinprof.capture.observe.sampler import IN_USE, NOT_MAIN, HostSampler, sampling
+from pinprof.capture.observe.sampler import NOT_MAIN, SIGNAL_IN_USE, HostSampler, sampling
 from pinprof.capture.window.recording import profile
 from pinprof.trace import read_trace
 from pinprof.trace.metadata.sampled_stacks import HostProfile
@@ -163,7 +163,7 @@ def test_a_program_with_its_own_handler_is_left_alone(rung: list[int]) -> None:
     with sampling(FAST_S) as sampler:
         sleep(0.02)
         sampler.step()
-    assert sampler.profile().why_not == IN_USE
+    assert sampler.profile().why_not == SIGNAL_IN_USE
     assert rung == []
 
 
@@ -171,7 +171,7 @@ def test_a_timer_of_the_program_goes_on(rung: list[int]) -> None:
     signal.setitimer(signal.ITIMER_REAL, 100.0)
     with sampling(FAST_S) as sampler:
         pass
-    assert sampler.why_not == IN_USE
+    assert sampler.why_not == SIGNAL_IN_USE
     assert signal.getitimer(signal.ITIMER_REAL)[0] > 50
     assert rung == []
 
@@ -187,7 +187,7 @@ def test_sampling_gives_way_to_a_program_that_takes_the_alarm(rung: list[int]) -
         sampler.step()
     host = sampler.profile()
     assert rung == [signal.SIGALRM]
-    assert host.why_not == IN_USE
+    assert host.why_not == SIGNAL_IN_USE
     assert host.steps <= 3
 
 

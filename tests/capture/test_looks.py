@@ -33,7 +33,7 @@ def looks_at(folder: Path, steps: int, look_ms: float, do: Callable[[], None] = 
         do()
 
     recording = fake_recording(folder, EVERY, clock)
-    recording.on_look = look
+    recording.on_recorded = look
     with recording:
         for _ in range(steps):
             clock.time_ns += 10 * MS
@@ -71,7 +71,7 @@ def test_a_look_that_cannot_be_written_is_left_out(
         write_whole(profiler, path)
 
     sentences: list[str] = []
-    expected = ["A look is left out: the recording could not be finished: no space left on device"]
+    expected = ["A later recording is left out: the recording could not be finished: no space left on device"]
     monkeypatch.setattr(lean, "write_trace", write)
     monkeypatch.setattr(faults, "output", sentences.append)
     monkeypatch.setattr(faults, "sentences", [])
@@ -98,7 +98,7 @@ print("trained")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_run_says_a_line_per_look_while_the_script_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pinprof.capture.window.lean.MAX_SHARE_OF_LOOKS", 1e3)  # whatever a look costs here
+    monkeypatch.setattr("pinprof.capture.window.lean.MAX_SHARE_OF_RECORDINGS", 1e3)  # whatever a look costs here
     (tmp_path / "train.py").write_text(TRAINING)
     result = invoke("run", "--every", "30", "--warmup", "9", "--steps", "2", "train.py")
     assert result.exit_code == 0, result.stderr

@@ -18,7 +18,7 @@ from pinprof.prediction.graphs import (
 )
 from pinprof.trace import Trace
 from pinprof.trace.metadata.sampled_stacks import HOST_KEY, HostProfile
-from pinprof.trace.spans.phases import NODE, TO_WEIGHT
+from pinprof.trace.spans.phases import NODE_PREFIX, TO_WEIGHT
 
 US = 1000.0
 COUNT, KERNEL_US, EVERY_US = 30, 2, 30
@@ -52,7 +52,7 @@ def recorded(
             builder.event("user_annotation", "Optimizer.step#Adam.step", start + 460 - 2, pause_us + 450)
         if hook:
             builder.op(TO_WEIGHT, start + 460, pause_us - 2)
-            builder.op(TO_WEIGHT.removeprefix(NODE), start + 461, pause_us - 4)
+            builder.op(TO_WEIGHT.removeprefix(NODE_PREFIX), start + 461, pause_us - 4)
         if item_at is not None:
             builder.op("aten::item", start + item_at, 1.8)
             builder.call("cudaStreamSynchronize", start + item_at + 0.2, 1)
@@ -71,7 +71,7 @@ def with_sizes(*waits: int) -> Trace:
             if launch in waits:
                 builder.op("aten::nonzero", at - 30, 20)
                 builder.call("cudaStreamSynchronize", at - 25, 10)
-            builder.op("aten::mul" if launch < 20 else f"{NODE}MulBackward0", at, 40)
+            builder.op("aten::mul" if launch < 20 else f"{NODE_PREFIX}MulBackward0", at, 40)
             builder.kernel(at + 24, KERNEL_US, launch=at + 20)
     return builder.read()
 
@@ -166,7 +166,7 @@ def with_gradients(*, gradients: int) -> Trace:
     for start in builder.steps(6, 3000):
         for launch in range(20):
             at = start + 10 + 100 * launch
-            builder.op("aten::mul" if launch < 10 else f"{NODE}MulBackward0", at, 40)
+            builder.op("aten::mul" if launch < 10 else f"{NODE_PREFIX}MulBackward0", at, 40)
             builder.kernel(at + 24, KERNEL_US, launch=at + 20)
             for gradient in range(gradients // 10 if launch >= 10 else 0):
                 builder.op(TO_WEIGHT, at + 42 + 8 * gradient, 4)

@@ -121,7 +121,7 @@ def test_to_unmap_batches_is_no_python_of_the_program() -> None:
     assert found(trace, "PIN603") is None
     pins = found(trace, "PIN104")
     assert pins
-    assert "to unmap them takes 3.0" in pins.evidence.text
+    assert "unmapping them takes 3.0" in pins.evidence.text
     assert "the thread that pins needs about 13.7 ms per step" in pins.evidence.text
 
 

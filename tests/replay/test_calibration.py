@@ -6,9 +6,9 @@ from msgspec import structs
 
 from pinprof.replay.calibration import (
     HOST_SHARE,
-    LEAST_LAUNCHES,
+    MAX_COST_IN_LAUNCHES,
     MAX_COST_NS,
-    MOST_LAUNCHES,
+    MIN_COST_IN_LAUNCHES,
     USUAL_NS,
     Way,
     expected,
@@ -51,12 +51,18 @@ EVEN = program_of(8_000, 8_000, launch_ns=4_000)
             HOST_SHARE["plain"] * 4_000,
             id="nothing of rare long work",
         ),
-        pytest.param(program_of(100_000, 100_000, launch_ns=4_000), MOST_LAUNCHES * 4_000, id="at most some launches"),
-        pytest.param(program_of(500, 500, launch_ns=4_000), LEAST_LAUNCHES * 4_000, id="at least a part of a launch"),
+        pytest.param(
+            program_of(100_000, 100_000, launch_ns=4_000), MAX_COST_IN_LAUNCHES * 4_000, id="at most some launches"
+        ),
+        pytest.param(
+            program_of(500, 500, launch_ns=4_000), MIN_COST_IN_LAUNCHES * 4_000, id="at least a part of a launch"
+        ),
         pytest.param(program_of(1e6, launch_ns=1e6), MAX_COST_NS, id="at most the largest"),
         pytest.param(program_of(6_000, launch_ns=0.0), USUAL_NS, id="the usual one without launches"),
         pytest.param(
-            program_of(6_000, launch_ns=4_000, events=0.0), LEAST_LAUNCHES * 4_000, id="a part of a launch without ops"
+            program_of(6_000, launch_ns=4_000, events=0.0),
+            MIN_COST_IN_LAUNCHES * 4_000,
+            id="a part of a launch without ops",
         ),
     ],
 )
@@ -110,6 +116,6 @@ def test_a_longer_step_with_a_staged_copy_is_that_of_a_slower_copy_or_of_a_slowe
     slow, expected, _ = fits_of([program], 1, 0.9 * step)
     assert expected.gpu_speed == 1.0
     assert expected.cost.staging < 1.0
-    assert slow.gpu_speed == pytest.approx(6 / (9 - 4 / 1.5), abs=0.01)  # work of 6.3 ms with the fastest copy
+    assert slow.gpu_speed == pytest.approx(6 / (9 - 4 / 1.5), abs=0.01)  # work of 6.3 ms, with the fastest copy
     for cost, gpu_speed in (slow, expected):
         assert pace([program], 1, cost, gpu_speed=gpu_speed).step_ns == pytest.approx(0.9 * step, rel=0.01)

@@ -102,7 +102,7 @@ def test_a_step_that_is_longer_for_no_known_reason_stays_longer() -> None:
 def test_a_thread_that_pins_receives_the_batches_beside_the_step() -> None:
     analysis = recorded(1.0, 0.3, traced_ms=0.3, pageable=True)
     (finding,) = (finding for finding in analysis.findings if finding.rule.id == "PIN104")
-    assert "to receive a batch from the workers takes 300 µs" in finding.evidence.text
+    assert "receiving a batch from the workers takes 300 µs" in finding.evidence.text
     alone = saved_ms(analysis, replace(finding.evidence.edits, most_input_ns=inf))
     assert saved_ms(analysis, finding.evidence.edits) == pytest.approx(alone + 0.2, abs=0.01)
 
@@ -165,9 +165,9 @@ def about_input(analysis: Analysis) -> Finding:
 @pytest.mark.parametrize(
     ("now", "cpus", "saved", "text"),
     [
-        (1, 9, 1.01, "; the saving is with 4 workers, now 1"),  # a batch per 0.5 ms; to receive it takes 0.04
-        (1, 3, 1.0, "; the saving is with 2 workers, now 1"),  # a batch per ms
-        (6, 9, 0.5, "; the saving is with 8 workers, now 6"),  # six make a batch per 2 ms, eight per 1.5
+        (1, 9, 1.01, "; the saving assumes 4 workers instead of 1"),  # a batch per 0.5 ms; to receive it takes 0.04
+        (1, 3, 1.0, "; the saving assumes 2 workers instead of 1"),  # a batch per ms
+        (6, 9, 0.5, "; the saving assumes 8 workers instead of 6"),  # six make a batch per 2 ms, eight per 1.5
     ],
 )
 def test_more_workers_are_as_many_times_as_fast(now: int, cpus: int, saved: float, text: str) -> None:
@@ -184,7 +184,7 @@ def test_workers_bring_batches_beside_the_step_as_fast_as_their_number(plain: fl
     analysis = recorded(plain, plain - 0.5, traced_ms=0.5, by=IN_PROCESS, made=of_workers(0, 16))
     finding = about_input(analysis)
     assert finding.rule.id == "PIN402"
-    assert finding.evidence.text.endswith("; the saving is with 4 workers, now 0")
+    assert finding.evidence.text.endswith("; the saving assumes 4 workers instead of 0")
     assert finding.saving
     assert finding.saving.saving_ns == pytest.approx(saved * MS, rel=0.03)
 

@@ -9,7 +9,7 @@ from pinprof.details import details_of
 from pinprof.prediction import Scenario, predict
 from pinprof.prediction.graphs import GRAPH_LAUNCH_NS
 from pinprof.replay import Replay
-from pinprof.replay.calibration import FEWEST_OPTIMIZER_SAMPLES, runs_in_optimizers, sampled_ns
+from pinprof.replay.calibration import MIN_OPTIMIZER_SAMPLES, runs_in_optimizers, sampled_ns
 from pinprof.trace import Trace
 from pinprof.trace.metadata.sampled_stacks import HOST_KEY, HostProfile
 from pinprof.trace.spans.phases import OPTIMIZER, phase_of_calls
@@ -65,8 +65,8 @@ def test_few_samples_tell_nothing() -> None:
     stack = f"{ADAM}torch/optim/adam.py:520:f"
     assert sampled_ns(None) is None
     assert sampled_ns(HostProfile(10.0, 0, 0, 0.0)) is None
-    assert sampled_ns(host_profile((FEWEST_OPTIMIZER_SAMPLES - 1, stack), (50, NETWORK))) is None
-    assert sampled_ns(host_profile((FEWEST_OPTIMIZER_SAMPLES, stack), (50, NETWORK))) is not None
+    assert sampled_ns(host_profile((MIN_OPTIMIZER_SAMPLES - 1, stack), (50, NETWORK))) is None
+    assert sampled_ns(host_profile((MIN_OPTIMIZER_SAMPLES, stack), (50, NETWORK))) is not None
 
 
 def recorded(in_optimizer: int | None) -> Trace:

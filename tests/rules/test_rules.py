@@ -414,7 +414,7 @@ def test_a_process_that_multiprocessing_started_is_told_where_to_pin(spawned: bo
 
     (finding,) = (finding for finding in findings_of(scene) if finding.rule.id == "PIN101")
     assert ("multiprocessing started this process" in finding.evidence.text) == told
-    assert finding.fix.startswith("Pin it in this process, also where another one sends it pinned") == told
+    assert finding.fix.startswith("Pin it in this process, even if another one pins it before sending") == told
     assert ("if another process sent the tensor" in finding.evidence.text) == told  # no trace shows whether one did
 
 

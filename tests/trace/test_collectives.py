@@ -48,7 +48,7 @@ def test_the_collectives_of_a_step_match_in_order_of_launch() -> None:
         second.collective(start + 80, 10, launch=start + 40)
     traces = traces_of(first, second)
     rows = [
-        tuple(int(traces[rank].launched_ns[row]) % 1_000_000 for rank, row in sorted(meeting.items()))
+        tuple(int(traces[rank].links.launched_ns[row]) % 1_000_000 for rank, row in sorted(meeting.items()))
         for meeting in matched(traces)
     ]
     assert rows == [(10_000, 30_000), (20_000, 40_000)] * 2

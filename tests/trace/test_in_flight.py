@@ -12,7 +12,7 @@ def lost(builder: TraceBuilder, start: float, duration: float, *, stream: int = 
 
 def in_us(trace: Trace) -> list[float]:
     """Return when each activity was launched, since the first event."""
-    return [(time - 1_000_000_000) / 1000 for time in trace.launched_ns.tolist()]
+    return [(time - 1_000_000_000) / 1000 for time in trace.links.launched_ns.tolist()]
 
 
 def test_what_a_stream_did_before_its_first_launch_was_queued_before_anything_recorded() -> None:
@@ -22,7 +22,7 @@ def test_what_a_stream_did_before_its_first_launch_was_queued_before_anything_re
     lost(builder, 20, 50)
     builder.kernel(130, 50, launch=120)
     trace = builder.read()
-    assert trace.in_flight.tolist() == [True, True, False]
+    assert trace.links.in_flight.tolist() == [True, True, False]
     assert in_us(trace) == [4.999, 4.999, 120]
 
 
@@ -33,7 +33,7 @@ def test_a_launch_lost_in_between_came_before_that_of_the_next_work_of_the_strea
     builder.kernel(210, 100, launch=50)
     lost(builder, 400, 100)
     trace = builder.read()
-    assert not trace.in_flight.any()
+    assert not trace.links.in_flight.any()
     assert in_us(trace) == [0, 50, 50, 400]  # the last began as soon as it was launched, for all that is known
 
 
@@ -43,7 +43,7 @@ def test_of_a_stream_without_any_launch_only_the_first_work_is_known_to_be_in_fl
     builder.kernel(20, 100, launch=10)
     lost(builder, 300, 20, stream=SIDE)
     trace = builder.read()
-    assert trace.in_flight.tolist() == [True, False, False]
+    assert trace.links.in_flight.tolist() == [True, False, False]
     assert in_us(trace) == [-0.001, 10, 300]
 
 
@@ -53,7 +53,7 @@ def test_replays_of_a_graph_are_launched_by_it_whatever_their_stream() -> None:
     for start, stream in ((20, COMPUTE), (40, COMPUTE), (40, SIDE)):
         builder.activity("kernel", "k", start, 20, correlation=graph, device=0, stream=stream)
     trace = builder.read()
-    assert not trace.in_flight.any()
+    assert not trace.links.in_flight.any()
     assert in_us(trace) == [10, 10, 10]
 
 

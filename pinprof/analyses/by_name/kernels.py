@@ -18,7 +18,7 @@ from pinprof.trace.sources import Sources
 from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
 from pinprof.trace.vendors import KERNEL_KINDS
 
-MOST_LANES = 8
+MAX_STREAMS_PER_KERNEL = 8
 """Streams of a kernel that are kept: those in which it runs longest."""
 
 
@@ -133,7 +133,7 @@ def _lanes(trace: Trace, names: NamedRows, rows: Int64s) -> list[tuple[GpuStream
     time = np.bincount(pair, gpu.duration_ns[rows], minlength=len(pairs))
     pairs = pairs[np.lexsort((-time, pairs // width))]
     begin = np.searchsorted(pairs // width, np.arange(len(names.codes) + 1)).tolist()
-    of_name = (pairs[start:end][:MOST_LANES] % width for start, end in pairwise(begin))
+    of_name = (pairs[start:end][:MAX_STREAMS_PER_KERNEL] % width for start, end in pairwise(begin))
     return [tuple(lanes[lane] for lane in on_stream.tolist()) for on_stream in islice(of_name, len(names.kept))]
 
 

@@ -11,7 +11,7 @@ from pinprof.trace.links import enclosing, follow, step_at
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int32s, Int64s, Trace, rows_by
 
-TRAINING = ("main", "autograd")
+TRAINING_ROLES = ("main", "autograd")
 """Roles of threads whose ops count; ops of other threads count if the thread launches GPU work."""
 
 
@@ -94,7 +94,7 @@ def _inside(trace: Trace) -> Bools:
 
 def _training(trace: Trace) -> Bools:
     """Return whether the ops of each thread count."""
-    training = trace.has_role(*TRAINING)
+    training = trace.has_role(*TRAINING_ROLES)
     training[trace.calls.thread[trace.launches_work]] = True
     return training & ~trace.has_role("pin_memory")
 

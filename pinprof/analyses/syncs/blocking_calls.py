@@ -1,4 +1,4 @@
-"""Host calls that can block, as they wait for the GPU or were held up otherwise; and the work that they await."""
+"""Host calls that wait for the GPU or were held up otherwise, and the work that they await."""
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def awaited_work(trace: Trace, call: Int64s, kind: Int64s, copy: Int32s) -> tupl
     device, stream = _targets(trace, call, copy)
     start, end = trace.calls.start_ns[call], trace.calls.end_ns[call]
     # the awaited work was launched before the call's own copy, or before the call
-    issued = np.where(copy == NONE, start, trace.launched_ns[copy]) if len(trace.gpu) else start
+    issued = np.where(copy == NONE, start, trace.links.launched_ns[copy]) if len(trace.gpu) else start
     return device, stream, _prior_end(trace, kind, device, stream, start, end, issued)
 
 
@@ -73,7 +73,7 @@ def _targets(trace: Trace, rows: Int64s, copy: Int32s) -> tuple[Int32s, Int64s]:
 
 
 def _last_device(trace: Trace, rows: Int64s) -> Int32s:
-    """Return the device of the last launch of the call's thread before it, else the first device of the trace."""
+    """Return the device of the last launch of the call's thread before it, or the first device of the trace."""
     gpu, calls, launch = trace.gpu, trace.calls, trace.links.launch
     device = np.full(len(calls), NONE, np.int32)
     device[launch[launch != NONE]] = gpu.device[launch != NONE]
@@ -100,7 +100,7 @@ def _prior_end(
         rows = gpu.of_device.get(int(device[waits[0]]), waits[:0])
         linked = trace.links.launch[rows] != NONE
         recorded, others = rows[linked], rows[~linked]
-        queued = Queued(gpu.stream[recorded], trace.launched_ns[recorded], gpu.end_ns[recorded])
+        queued = Queued(gpu.stream[recorded], trace.links.launched_ns[recorded], gpu.end_ns[recorded])
         ended = Queued(gpu.stream[others], gpu.end_ns[others], gpu.end_ns[others])
         named, unnamed = waits[stream[waits] != NONE], waits[stream[waits] == NONE]
         over = end + CLOCK_SKEW_NS
@@ -130,7 +130,7 @@ class Queued:
         self._launched = launched_ns[order]
 
     def last_on(self, stream: Int64s, issued_ns: Int64s) -> Int64s:
-        """Return for each wait when the last work launched on its stream before a time ended; NOTHING for none."""
+        """Return for each wait when the last work launched on its stream before a time ended; NO_END_NS for none."""
         queue = np.searchsorted(self._streams, stream)
         is_on_stream = np.append(self._streams, 0)[queue] == stream
         is_on_stream &= queue < len(self._streams)
@@ -145,7 +145,7 @@ class Queued:
     def last_before(self, issued_ns: Int64s, ended_ns: Int64s) -> Int64s:
         """Return for each wait the last end of work that was launched before one time and had ended by another.
 
-        Work counts as ended only together with all earlier work of its stream. NOTHING if there is none.
+        Work counts as ended only together with all earlier work of its stream. NO_END_NS if there is none.
         """
         order = np.argsort(self._reach_rank, kind="stable")
         reach, launched = self._ends[self._reach_rank[order]], self._launched[order]
@@ -163,7 +163,7 @@ def gpu_end(trace: Trace, row: Int32s) -> Int64s:
     return trace.gpu.end_ns[row] if len(trace.gpu) else np.zeros(len(row), np.int64)
 
 
-COPY_LOOK_BACK = 3
+MAX_CALLS_AFTER_COPY = 3
 """A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""
 
 KIND_OF_OVERHEAD = {
@@ -175,7 +175,7 @@ KIND_OF_OVERHEAD = {
 """Kinds by the names of overheads; all others (`Activity Buffer Request`, `Buffer Flush`, `Instrumentation`,
 `Resource`) are costs of profiling."""
 
-NEARLY_FULL = QUEUE_DEPTH - 22
+NEARLY_FULL_LAUNCHES = QUEUE_DEPTH - 22
 """A stream with this number of pending launches has a full queue: a few launches may be the profiler's own."""
 
 LONG_LAUNCH_NS = 50_000
@@ -209,7 +209,7 @@ def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
     launched[(kind != COPY) & (kind != ASYNC_COPY)] = NONE
     order = np.lexsort((calls.start_ns, calls.thread))
     own = launched.copy()
-    for distance in range(1, COPY_LOOK_BACK + 1):
+    for distance in range(1, MAX_CALLS_AFTER_COPY + 1):
         call, earlier = order[distance:], order[:-distance]
         same_op = (links.op[call] == links.op[earlier]) & (calls.thread[call] == calls.thread[earlier])
         if distance > 1:
@@ -291,7 +291,7 @@ def _behind_full_queue(trace: Trace) -> Int64s:
     np.maximum.at(ends, trace.links.launch[rows], trace.gpu.end_ns[rows])
     launch = distinct(trace.links.launch[rows]).astype(np.int64)
     pending = np.arange(len(launch)) - np.searchsorted(np.sort(ends[launch]), calls.start_ns[launch])
-    return launch[(calls.duration_ns[launch] > LONG_LAUNCH_NS) & (pending >= NEARLY_FULL)]
+    return launch[(calls.duration_ns[launch] > LONG_LAUNCH_NS) & (pending >= NEARLY_FULL_LAUNCHES)]
 
 
 def _waiting_launches(trace: Trace) -> Int64s:

@@ -1,12 +1,20 @@
 """The causes of the host's waits: one row for each, with its words, its colour, and the ops and calls that show it."""
 
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Final
 
 from pinprof.ground.hues import COPY_WAIT, MEMORY_WAIT, OTHER_WAIT, SYNC_WAIT, WAIT
 from pinprof.ground.units import uncoded
 from pinprof.trace import calls
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD
+from pinprof.trace.vendors import FREE_CALLS, SYNCHRONIZE
+
+_SCALAR_OPS = frozenset({"aten::item"})
+_COPY_OPS = frozenset({"aten::to", "aten::_to_copy", "aten::copy_"})
+_INDEX_OPS = _SCALAR_OPS | _COPY_OPS | {"aten::nonzero"}  # an index of a list or of NumPy is copied
+_NEW_TENSOR_OPS = _SCALAR_OPS | _COPY_OPS | {"aten::lift_fresh", "aten::detach"}
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,10 @@ class Cause:
     """Methods of tensors that have this cause; methods and functions count before the ops inside."""
     functions: tuple[str, ...] = ()
     """Parts of the names of Python functions that have this cause."""
-    call: int | None = None
+    calls: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Calls in Python with this cause, named as in `pinprof.program.frames`: the outermost ops that each runs when it
+    waits, besides the op of its own name, or the runtime calls that it makes outside of ops."""
+    call_kind: int | None = None
     """The kind of call of `trace.calls` that has this cause if nothing else names one."""
     copy: str = ""
     """The direction of the copy, if the call that makes it also waits for it."""
@@ -47,49 +58,55 @@ class Cause:
         return uncoded(self.label)
 
 
-def _read(
-    label: str, *, ops: tuple[str, ...] = (), methods: tuple[str, ...] = (), functions: tuple[str, ...] = ()
-) -> Cause:
-    """Return a cause of waits in which the host reads a value of the GPU."""
-    return Cause(
-        label,
-        WAIT,
-        ops=ops,
-        methods=methods,
-        functions=functions,
-        is_called=True,
-        goes_with_op=True,
-    )
-
-
-def _sized(label: str, ops: tuple[str, ...] = ()) -> Cause:
-    """Return a cause of waits in which the host needs the size of a result."""
-    return Cause(label, WAIT, ops=ops, is_called=True, gives_size=True)
-
+_read = partial(Cause, colour=WAIT, is_called=True, goes_with_op=True)
+"""A cause of waits in which the host reads a value of the GPU."""
+_sized = partial(Cause, colour=WAIT, is_called=True, gives_size=True)
+"""A cause of waits in which the host needs the size of a result."""
 
 WAITS: Final = {
-    "item": _read("`.item()`", ops=("aten::item", "aten::_local_scalar_dense")),
+    "item": _read(
+        "`.item()`",
+        ops=("aten::item", "aten::_local_scalar_dense"),
+        calls=dict.fromkeys(("item", "float", "int", "complex", "index"), _SCALAR_OPS),
+    ),
     "optimizer_state": Cause("the optimizer's step count", WAIT),
     "nan_check": Cause("anomaly detection's check for NaN", WAIT, goes_with_op=True),
-    "bool": _read("`if tensor:`", ops=("aten::is_nonzero",)),
-    "tolist": _read("`.tolist()`", methods=("tolist",)),
+    "bool": _read("`if tensor:`", ops=("aten::is_nonzero",), calls={"bool": frozenset({"aten::is_nonzero"})}),
+    "tolist": _read("`.tolist()`", methods=("tolist",), calls={"tolist": _COPY_OPS | _SCALAR_OPS}),
     "to_cpu": Cause(
         "`.cpu()`",
         COPY_WAIT,
         ops=("aten::_to_copy",),
         methods=("cpu",),
+        calls=dict.fromkeys(("to", "cpu", "cuda", "copy_"), _COPY_OPS),
         is_called=True,
         goes_with_op=True,
         is_blocking_copy=True,
     ),
     "print": _read("`print(tensor)`", functions=("torch/_tensor_str.py(",)),
-    "nonzero": _sized("`nonzero()`", ("aten::nonzero",)),
-    "mask_index": _sized("`x[mask]`"),
-    "masked_select": _sized("`masked_select()`", ("aten::masked_select",)),
-    "unique": _sized("`unique()`", ("aten::unique_dim", "aten::_unique", "aten::_unique2", "aten::unique_consecutive")),
-    "repeat_interleave": Cause(
-        "`repeat_interleave()`", WAIT, ops=("aten::repeat_interleave",), is_called=True, gives_size=True
+    "nonzero": _sized(
+        "`nonzero()`",
+        ops=("aten::nonzero",),
+        calls={
+            "nonzero": frozenset({"aten::nonzero", "aten::nonzero_numpy"}),
+            "argwhere": frozenset({"aten::argwhere", "aten::nonzero"}),
+            "where": frozenset({"aten::where", "aten::nonzero_numpy", "aten::nonzero"}),
+        },
     ),
+    "mask_index": _sized(
+        "`x[mask]`",
+        calls={
+            "[]": _INDEX_OPS | {"aten::index"},
+            "[]=": _INDEX_OPS | {"aten::index_put_", "aten::_index_put_impl_", "aten::fill_"},
+        },
+    ),
+    "masked_select": _sized("`masked_select()`", ops=("aten::masked_select",)),
+    "unique": _sized(
+        "`unique()`",
+        ops=("aten::unique_dim", "aten::_unique", "aten::_unique2", "aten::unique_consecutive"),
+        calls={"unique": frozenset({"aten::_unique2", "aten::unique_dim", "aten::_unique"})},
+    ),
+    "repeat_interleave": _sized("`repeat_interleave()`", ops=("aten::repeat_interleave",)),
     "equal": _read("`torch.equal()`", ops=("aten::equal", "aten::allclose")),
     "blocking_copy_htod": Cause(
         "blocking copy to the GPU",
@@ -109,29 +126,41 @@ WAITS: Final = {
             "<built-in method as_tensor of type",
             "<built-in method asarray of type",
         ),
+        calls=dict.fromkeys(("tensor", "as_tensor", "asarray"), _NEW_TENSOR_OPS),
         goes_with_op=True,
     ),
-    "device_synchronize": Cause("`torch.cuda.synchronize()`", SYNC_WAIT, call=calls.DEVICE, is_called=True),
-    "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call=calls.STREAM, is_called=True),
-    "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call=calls.EVENT, is_called=True),
-    "device_malloc": Cause("GPU memory is allocated", MEMORY_WAIT, call=calls.MALLOC),
-    "device_free": Cause("GPU memory is freed", MEMORY_WAIT, call=calls.FREE),
-    "host_alloc": Cause("pinned memory is allocated", MEMORY_WAIT, call=calls.HOST_MEMORY),
+    "device_synchronize": Cause(
+        "`torch.cuda.synchronize()`",
+        SYNC_WAIT,
+        calls=dict.fromkeys(("synchronize", "_cuda_synchronize", "_accelerator_synchronizeDevice"), SYNCHRONIZE),
+        call_kind=calls.DEVICE,
+        is_called=True,
+    ),
+    "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call_kind=calls.STREAM, is_called=True),
+    "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call_kind=calls.EVENT, is_called=True),
+    "device_malloc": Cause("GPU memory is allocated", MEMORY_WAIT, call_kind=calls.MALLOC),
+    "device_free": Cause(
+        "GPU memory is freed",
+        MEMORY_WAIT,
+        calls={"_cuda_emptyCache": SYNCHRONIZE | FREE_CALLS},
+        call_kind=calls.FREE,
+    ),
+    "host_alloc": Cause("pinned memory is allocated", MEMORY_WAIT, call_kind=calls.HOST_MEMORY),
     "module_load": Cause(
         "kernels are loaded",
         OTHER_WAIT,
-        call=calls.MODULE_LOAD,
+        call_kind=calls.MODULE_LOAD,
         held_up="of host time in launches that wait until their code is loaded",
     ),
     "queue_full": Cause(
         "the launch queue is full",
         OTHER_WAIT,
-        call=calls.QUEUE_FULL,
+        call_kind=calls.QUEUE_FULL,
         held_up="of host time in launches that wait because the launch queue is full",
     ),
-    "launch_blocking": Cause("`CUDA_LAUNCH_BLOCKING=1`", OTHER_WAIT, call=calls.LAUNCH),
+    "launch_blocking": Cause("`CUDA_LAUNCH_BLOCKING=1`", OTHER_WAIT, call_kind=calls.LAUNCH),
     "collective": Cause("collective", OTHER_WAIT),
-    "profiler": Cause("profiler", OTHER_WAIT, call=calls.PROFILER),
+    "profiler": Cause("profiler", OTHER_WAIT, call_kind=calls.PROFILER),
     "other": Cause("wait within an op", OTHER_WAIT),
 }
 """The causes by name, as in JSON; their order gives their codes in columns."""
@@ -139,15 +168,15 @@ WAITS: Final = {
 WAIT_CAUSES: Final = tuple(WAITS)
 CAUSE_CODE: Final = {cause: code for code, cause in enumerate(WAIT_CAUSES)}
 
-SYNCHRONIZES: Final = tuple(
-    name for name, cause in WAITS.items() if cause.call in (calls.STREAM, calls.DEVICE, calls.EVENT)
+SYNCHRONIZE_CAUSES: Final = tuple(
+    name for name, cause in WAITS.items() if cause.call_kind in (calls.STREAM, calls.DEVICE, calls.EVENT)
 )
 """Causes that the program asked for by name, if no op is around the call."""
-ALLOCATIONS: Final = frozenset(name for name, cause in WAITS.items() if cause.call in calls.ALLOCATING)
+ALLOCATION_CAUSES: Final = frozenset(name for name, cause in WAITS.items() if cause.call_kind in calls.ALLOCATING)
 """Causes that take the host's time whether or not it waits for the GPU."""
-BLOCKING_COPIES: Final = frozenset(name for name, cause in WAITS.items() if cause.is_blocking_copy)
-OF_COPIES_TO_GPU: Final = frozenset(name for name, cause in WAITS.items() if cause.goes_with_copies)
-HELD_UP: Final = frozenset(name for name, cause in WAITS.items() if cause.held_up)
+BLOCKING_COPY_CAUSES: Final = frozenset(name for name, cause in WAITS.items() if cause.is_blocking_copy)
+WAITS_FOR_COPIES_TO_GPU: Final = frozenset(name for name, cause in WAITS.items() if cause.goes_with_copies)
+HELD_UP_LAUNCHES: Final = frozenset(name for name, cause in WAITS.items() if cause.held_up)
 """Causes for which a launch takes long, while the host waits for no work of the GPU."""
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSE_CODE, SYNCHRONIZES, WAITS
+from pinprof.analyses.syncs.causes import CAUSE_CODE, SYNCHRONIZE_CAUSES, WAITS
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.callers import user_calls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, STREAM
@@ -16,7 +16,7 @@ from pinprof.trace.links import follow, outermost, within
 from pinprof.trace.spans.phases import nan_checks
 from pinprof.trace.tables import DIRECTIONS, NONE, Bools, HostEvents, Int32s, Int64s, Trace
 
-OF_OP = {op: cause for cause, row in WAITS.items() for op in row.ops}
+CAUSE_BY_OP = {op: cause for cause, row in WAITS.items() for op in row.ops}
 """The outermost of these ops around a call names the cause; `aten::_to_copy` does so only for a copy to the host."""
 
 INDEX_OPS = frozenset({"aten::index", "aten::index_put_", "aten::_index_put_impl_"})
@@ -31,7 +31,7 @@ ASKING_OPS = INDEX_OPS | {
     "aten::to",
     "aten::type_as",
 }
-"""Ops by which code asks for an op of `OF_OP`. Any other op of torch calls an op of `OF_OP` for its own purpose:
+"""Ops by which code asks for an op of `CAUSE_BY_OP`. Any other op of torch calls such an op for its own purpose:
 `aten::linalg_inv` reads a number, and the user's code cannot prevent that."""
 
 MAX_NESTED_OPS = 200
@@ -44,9 +44,9 @@ CUDA graph is captured (torch/_inductor/cudagraph_trees.py); a read of a value t
 TORCH_OP_PREFIXES = ("aten::", "autograd::", "torch::autograd::")
 """How torch's own ops are named, and nodes of the autograd engine: hooks of the user's own run within them."""
 
-OF_METHOD = {method: cause for cause, row in WAITS.items() for method in row.methods}
-OF_FUNCTION = tuple((part, cause) for cause, row in WAITS.items() for part in row.functions)
-OF_CALL = {row.call: cause for cause, row in WAITS.items() if row.call is not None}
+CAUSE_BY_METHOD = {method: cause for cause, row in WAITS.items() for method in row.methods}
+CAUSE_BY_FUNCTION_PART = tuple((part, cause) for cause, row in WAITS.items() for part in row.functions)
+CAUSE_BY_CALL_KIND = {row.call_kind: cause for cause, row in WAITS.items() if row.call_kind is not None}
 
 OPTIMIZER_FILE, OPTIMIZER_READ = "torch/optim/optimizer.py", "_get_value"
 """The function by which torch's optimizers read a number of their state, such as the step count of each parameter: it
@@ -70,7 +70,7 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
     cause[(cause == CAUSE_CODE["blocking_copy_htod"]) & _in_new_tensor(trace, stalls.call)] = CAUSE_CODE[
         "tensor_from_host"
     ]
-    synchronizes = np.isin(cause, [CAUSE_CODE[name] for name in SYNCHRONIZES])
+    synchronizes = np.isin(cause, [CAUSE_CODE[name] for name in SYNCHRONIZE_CAUSES])
     of_an_op = within_op & ((by_op != NONE) | synchronizes) | within_library | within_compiled & synchronizes
     cause[of_an_op & (of_values | synchronizes)] = CAUSE_CODE["other"]
     by_function = _by_function(trace, stalls.call)
@@ -91,8 +91,8 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
 
 def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
     """Return the cause by the call itself and its copy."""
-    of_kind = np.full(max(OF_CALL) + 1, CAUSE_CODE["other"], np.int32)
-    for kind, name in OF_CALL.items():
+    of_kind = np.full(max(CAUSE_BY_CALL_KIND) + 1, CAUSE_CODE["other"], np.int32)
+    for kind, name in CAUSE_BY_CALL_KIND.items():
         of_kind[kind] = CAUSE_CODE[name]
     cause = of_kind[stalls.kind]
     direction = follow(trace.gpu.direction.astype(np.int32), stalls.copy)
@@ -127,7 +127,7 @@ class _OpFacts(NamedTuple):
 
 def _facts_of_ops(trace: Trace, call: Int64s) -> _OpFacts:
     def name_code(name: str) -> int:
-        return CAUSE_CODE[OF_OP[name]] if name in OF_OP else NONE
+        return CAUSE_CODE[CAUSE_BY_OP[name]] if name in CAUSE_BY_OP else NONE
 
     ops, code = trace.ops, _per_name(trace.ops, name_code)
     index_op, asked_for = ops.named(INDEX_OPS.__contains__), ops.named(ASKING_OPS.__contains__)
@@ -175,11 +175,11 @@ def _by_function(trace: Trace, call: Int64s) -> Int32s:
     def name_code(name: str) -> int:
         if name.startswith(f"{OPTIMIZER_FILE}(") and name.endswith(f": {OPTIMIZER_READ}"):
             return CAUSE_CODE["optimizer_state"]
-        method = OF_METHOD.get(tensor_method(name) or "")
+        method = CAUSE_BY_METHOD.get(tensor_method(name) or "")
         return (
             CAUSE_CODE[method]
             if method
-            else next((CAUSE_CODE[cause] for part, cause in OF_FUNCTION if part in name), NONE)
+            else next((CAUSE_CODE[cause] for part, cause in CAUSE_BY_FUNCTION_PART if part in name), NONE)
         )
 
     code = _per_name(trace.functions, name_code)

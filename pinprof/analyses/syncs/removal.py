@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.analyses.syncs.blocking_calls import CLOCK_SKEW_NS
-from pinprof.analyses.syncs.causes import HELD_UP, SYNCHRONIZES
+from pinprof.analyses.syncs.causes import HELD_UP_LAUNCHES, SYNCHRONIZE_CAUSES
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.ground.intervals import covered
 from pinprof.trace.calls import ASYNC_COPY, DEVICE, EVENT, STREAM, call_kinds
@@ -18,10 +18,10 @@ from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, PINNED, Bools, Int64s
 VERDICTS = {"hidden": "", "explicit": "asked for", "benign": "costs nothing", "profiler": "the profiler's own"}
 """Whether the code asked for a wait, in words; hidden waits, which reports are about, have none."""
 
-LIMITERS = frozenset({"FullyShardedDataParallel.rate_limiter"})
+RATE_LIMITER_MARKS = frozenset({"FullyShardedDataParallel.rate_limiter"})
 """Annotations of waits that keep the host from running too far ahead (torch/distributed/fsdp/_runtime_utils.py)."""
 
-SYNCHRONIZERS = re.compile(r"(^|-packages/)torch/(cuda|_C|accelerator)/")
+SYNCHRONIZER_FILES = re.compile(r"(^|-packages/)torch/(cuda|_C|accelerator)/")
 """Files of the functions that a program calls to wait, and of those that they call. Recorded lines name files from the
 working directory on, in which an environment may lie (`.venv/lib/python3.12/site-packages/torch/…`)."""
 
@@ -35,15 +35,15 @@ def verdict_on(trace: Trace, stalls: Stalls, members: Int64s, cause: str, stack:
     """
     if stalls.profiler[members[0]]:
         return "profiler"
-    if cause in HELD_UP or stalls.kept_busy[members].all() or limited[members[0]]:
+    if cause in HELD_UP_LAUNCHES or stalls.kept_busy[members].all() or limited[members[0]]:
         return "benign"
     in_op = trace.links.op[stalls.call[members[0]]] != NONE
-    return "explicit" if cause in SYNCHRONIZES and not in_op and _asked_for(stack) else "hidden"
+    return "explicit" if cause in SYNCHRONIZE_CAUSES and not in_op and _asked_for(stack) else "hidden"
 
 
 def in_limiter(trace: Trace, call: Int64s) -> Bools:
     """Return which of the calls are made within a limiter."""
-    limiter = trace.annotations.named(LIMITERS.__contains__)
+    limiter = trace.annotations.named(RATE_LIMITER_MARKS.__contains__)
     if not limiter.any():
         return np.zeros(len(call), bool)
     around = enclosing(trace.annotations, trace.calls)[call]
@@ -54,7 +54,7 @@ def _asked_for(stack: Sequence[str]) -> bool:
     """Return whether the user's own code called the function that waits; True without a stack."""
     for entry in stack:
         file, colon, _ = entry.partition(":") if entry.startswith("<") else entry.rpartition(":")[0].rpartition(":")
-        if colon and not entry.startswith("<") and not SYNCHRONIZERS.search(file):
+        if colon and not entry.startswith("<") and not SYNCHRONIZER_FILES.search(file):
             return is_user_file(file)
     return True
 
@@ -81,7 +81,7 @@ def guarded_copies(trace: Trace, stalls: Stalls) -> GuardedCopies:
     waits = np.flatnonzero(np.isin(stalls.kind, (STREAM, DEVICE, EVENT)) & ~stalls.profiler)
     waits = waits[np.argsort(calls.start_ns[stalls.call[waits]], kind="stable")]
     begins = calls.start_ns[stalls.call[waits]]
-    first = np.searchsorted(begins, trace.launched_ns[copies], side="right")
+    first = np.searchsorted(begins, trace.links.launched_ns[copies], side="right")
     count = np.maximum(np.searchsorted(begins, gpu.end_ns[copies] - CLOCK_SKEW_NS) - first, 0)
     copy = np.repeat(copies, count)
     stall = waits[np.repeat(first - np.cumsum(count) + count, count) + np.arange(count.sum())]

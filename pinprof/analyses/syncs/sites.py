@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from pinprof.analyses.syncs.causes import CAUSE_CODE, HELD_UP, SYNCHRONIZES, WAIT_CAUSES
+from pinprof.analyses.syncs.causes import CAUSE_CODE, HELD_UP_LAUNCHES, SYNCHRONIZE_CAUSES, WAIT_CAUSES
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_copies, in_limiter, verdict_on
@@ -104,7 +104,7 @@ class BareSite(Placed):
     @property
     def is_wait(self) -> bool:
         """Whether the host waits for the GPU here: not what the profiler does, nor a launch that was held up."""
-        return self.verdict != "profiler" and self.cause not in HELD_UP
+        return self.verdict != "profiler" and self.cause not in HELD_UP_LAUNCHES
 
     @property
     def is_of_the_code(self) -> bool:
@@ -114,7 +114,7 @@ class BareSite(Placed):
     @property
     def is_kept(self) -> bool:
         """Whether it is a synchronize that guards a copy: another wait must replace it."""
-        return bool(self.guards) and self.cause in SYNCHRONIZES
+        return bool(self.guards) and self.cause in SYNCHRONIZE_CAUSES
 
     @property
     def must_stay(self) -> bool:
@@ -281,7 +281,7 @@ def _keys(trace: Trace, stalls: Stalls, cause: Int32s, around: _Around) -> np.nd
     roles = sorted({thread.role for thread in trace.threads})
     role = np.array([roles.index(thread.role) for thread in trace.threads], dtype=np.int32)
     line = _numbered([line.place if line else None for line in around.line])
-    in_library = ~stalls.profiler & ~np.isin(cause, [CAUSE_CODE[name] for name in HELD_UP])
+    in_library = ~stalls.profiler & ~np.isin(cause, [CAUSE_CODE[name] for name in HELD_UP_LAUNCHES])
     return np.stack(
         (
             cause,
@@ -309,7 +309,7 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
     at = line.place if line else Place(named.file, None, named.function) if named else Place()
     recorded = line.stack if line else ()
     stack = recorded or stack_of(trace, int(around.innermost[longest]))
-    has_library = cause not in HELD_UP and not stalls.profiler[longest]
+    has_library = cause not in HELD_UP_LAUNCHES and not stalls.profiler[longest]
     library = around.library[longest] if has_library else None
     idle = members[stalls.idle_ns[members] > 0]
     return Site(

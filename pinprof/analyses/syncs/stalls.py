@@ -114,7 +114,7 @@ def measure_stalls(trace: Trace) -> Stalls:
 
 def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bools:
     """Return whether the device's busiest stream ran kernels from before the call even after the call returned."""
-    gpu, launched = trace.gpu, trace.launched_ns
+    gpu, launched = trace.gpu, trace.links.launched_ns
     result = np.zeros(len(device), bool)
     for waits in rows_by(device):
         kernels = gpu.on(int(device[waits[0]]), gpu.category == KERNEL)

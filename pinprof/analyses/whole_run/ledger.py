@@ -27,18 +27,18 @@ from pinprof.trace.metadata.run_log import (
     EVALUATION,
     GARBAGE,
     NOWHERE,
-    PROFILED,
+    PROFILED_WINDOWS,
     RunLog,
 )
 
 FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED = "first", "off_cpu", "recurring", "other"
 """Reasons besides the kinds of noted work: one of the first steps, a machine whose CPUs others had, what comes back
 regularly, and what nothing explains."""
-FEWEST_RECURRING = 4
+MIN_RECURRING_STEPS = 4
 """Fewer longer steps may be evenly spaced by chance."""
 FIRST_STEPS = 10
 """If one of the first ten steps is irregular for no other reason, the reason is cold caches: `first`."""
-LEAST_SHARE = 0.1
+MIN_SHARE_OF_EXCESS = 0.1
 """A reason is not named if it makes up a smaller share of a step's excess."""
 
 
@@ -76,7 +76,7 @@ def split_steps(log: RunLog, steps: NotedSteps) -> StepSplit:
     """Return which steps are regular, and by how much the others are longer."""
     host_ns = np.array(log.step_ns, np.int64)
     names, counts = zip(*log.windows, strict=True) if log.windows else ((), ())
-    profiled = np.repeat(np.isin(names, PROFILED), counts)
+    profiled = np.repeat(np.isin(names, PROFILED_WINDOWS), counts)
     regular = np.zeros(len(host_ns), bool)
     free = np.flatnonzero(~profiled)
     regular[free] = regular_steps(steps.of(free))
@@ -157,7 +157,7 @@ def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[s
     other, first = excess[UNEXPLAINED], excess[FIRST_STEPS_SLOW]
     period = period_of(list(other))
     early = [step for step in first if period is not None and (next(iter(other)) - step) % period == 0]
-    if period is not None and len(early) + len(other) >= FEWEST_RECURRING:
+    if period is not None and len(early) + len(other) >= MIN_RECURRING_STEPS:
         excess[RECURRING] = {step: first.pop(step) for step in early} | excess.pop(UNEXPLAINED)
     return {reason: dict(sorted(ns_of.items())) for reason, ns_of in excess.items() if ns_of}
 
@@ -167,10 +167,10 @@ def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple
     unexplained, timed = excess, []
     for reason in (OFF_CPU, CHECKPOINT, CAPTURE, GARBAGE, EPOCH):
         ns = min(noted_ns.get(reason, 0), unexplained)
-        if ns >= LEAST_SHARE * excess:
+        if ns >= MIN_SHARE_OF_EXCESS * excess:
             timed.append((reason, ns))
             unexplained -= ns
-    if timed and unexplained < LEAST_SHARE * excess:
+    if timed and unexplained < MIN_SHARE_OF_EXCESS * excess:
         reason, ns = timed.pop()
         timed.append((reason, ns + unexplained))
     else:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.ground.step_statistics import (
-    FEWEST_BLOCKS,
+    MIN_BLOCKS_OF_STEPS,
     Bools,
     Series,
     half_width,
@@ -17,20 +17,20 @@ from pinprof.ground.step_statistics import (
 )
 from pinprof.trace.metadata.run_log import EPOCH, TIMING_WINDOW, RunLog
 
-LEAST_PRECISION = 0.005
+BEST_PRECISION = 0.005
 """The mean is never known more precisely than to this share: GPU clocks change, and timing the steps takes time."""
 MAX_IRREGULAR_SHARE, MAX_IRREGULAR_STEPS = 0.05, 3
 """Steps that are longer for no known reason may be irregular if they are at most this share of all steps, or this
 number."""
 UNEXPLAINED_MULTIPLE = 3.0
 """Such a step takes more than this multiple of the usual one: on a busy machine, twice the usual length is common."""
-FEWEST_GAPS = 2
+MIN_GAPS_OF_PERIOD = 2
 """A period needs at least this many gaps."""
 USUAL_GAP_SHARE = 0.8
 """In a period, at least this share of the gaps has the usual length, and the other gaps are multiples of it."""
 QUICK_INPUT_PERCENTILE = 25
 """Percentile of a step's time in a DataLoader."""
-PART_NS, FEWEST_IN_PART, FEWEST_PARTS = 250_000_000, 8, 3
+PART_NS, MIN_STEPS_PER_PART, MIN_PARTS_OF_RUN = 250_000_000, 8, 3
 """To see whether the machine's speed changes, the steps are split into consecutive parts of at least this time and
 number of steps, and at least three parts. A thread loses its core for milliseconds; other programs run for seconds."""
 
@@ -103,7 +103,7 @@ class NotedSteps(NamedTuple):
 
 
 def noted_steps(log: RunLog) -> NotedSteps:
-    """Return all steps of a run, timed by the GPU where that was done, else by the host."""
+    """Return all steps of a run, timed by the GPU if that was done, otherwise by the host."""
     host_ns, gpu_ns = np.array(log.step_ns, np.int64), np.array(log.gpu_ns, np.int64)
     number = np.arange(len(host_ns))
     input_ns = np.minimum(np.array(log.input_ns, np.int64), host_ns)
@@ -162,7 +162,7 @@ def period_of(steps: Sequence[int] | Series) -> int | None:
     10
     """
     gaps = np.diff(steps)
-    if len(gaps) < FEWEST_GAPS:
+    if len(gaps) < MIN_GAPS_OF_PERIOD:
         return None
     period = int(np.median(gaps))
     if period == 1:  # consecutive: all steps are longer from here on, as after a profiler
@@ -208,13 +208,13 @@ def _plain_windows(log: RunLog) -> tuple[Series, Series]:
 def _mean_of(steps: NotedSteps) -> RegularStep | None:
     regular = regular_steps(steps)
     settled = regular & ~steps.filling
-    if settled.sum() < max(FEWEST_BLOCKS, np.count_nonzero(regular) / 2):  # filling is a part of each epoch
+    if settled.sum() < max(MIN_BLOCKS_OF_STEPS, np.count_nonzero(regular) / 2):  # filling is a part of each epoch
         settled = regular
     kept, others_ns = steps.of(np.flatnonzero(settled)), steps.time_ns[~regular]
     if not kept.time_ns.sum():
         return None
     mean = float(kept.time_ns.mean())
-    half = max(half_width(kept.time_ns), LEAST_PRECISION * mean)
+    half = max(half_width(kept.time_ns), BEST_PRECISION * mean)
     input_fraction = min(float(kept.input_ns.sum() / kept.time_ns.sum()), 1.0)
     return RegularStep(
         steps=len(kept.time_ns),
@@ -231,7 +231,7 @@ def _mean_of(steps: NotedSteps) -> RegularStep | None:
 def _above_zero(mean: float, half: float) -> float:
     """Return the lower end of an interval of this half width: it stays above 0, however wide the interval is.
 
-    It goes on smoothly from half of the mean, where a symmetric interval would soon hold times that no step takes.
+    Below half of the mean it approaches 0 smoothly: a symmetric interval would soon hold times that no step takes.
     """
     return mean - half if half < mean / 2 else mean * mean / (4 * half)
 
@@ -239,9 +239,9 @@ def _above_zero(mean: float, half: float) -> float:
 def _extreme_parts(times: Series) -> tuple[float, float] | None:
     """Return the shortest and the longest mean among consecutive parts of the steps; None for too few parts."""
     means, begin, until_ns = [], 0, np.cumsum(times)
-    for end in range(FEWEST_IN_PART, len(times) + 1):
+    for end in range(MIN_STEPS_PER_PART, len(times) + 1):
         part_ns = float(until_ns[end - 1] - (until_ns[begin - 1] if begin else 0))
-        if end - begin >= FEWEST_IN_PART and part_ns >= PART_NS:
+        if end - begin >= MIN_STEPS_PER_PART and part_ns >= PART_NS:
             means.append(part_ns / (end - begin))
             begin = end
-    return (min(means), max(means)) if len(means) >= FEWEST_PARTS else None
+    return (min(means), max(means)) if len(means) >= MIN_PARTS_OF_RUN else None

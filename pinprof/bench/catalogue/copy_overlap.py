@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pinprof.bench.experiment import COPIES_AT_ONCE, COPIES_HIDDEN, MIB, CaseRuns, Experiment, Lab, Size
-from pinprof.bench.judge import BARELY_PERCENT, Claim, Predicate, all_of, at_least, at_most, barely, mostly
+from pinprof.bench.judge import MAX_PERCENT_OF_HARDLY, Claim, Predicate, all_of, at_least, at_most, barely, mostly
 from pinprof.bench.results import Figure, Measured
 
 CASE_NAMES = [
@@ -39,7 +39,9 @@ def measure_overlap(lab: Lab) -> Iterator[Measured]:
 def only_the_last(*cases: Figure) -> Predicate:
     """Return that of several cases only the last overlaps kernels."""
     *others, last = cases
-    return all_of(mostly(COPIES_HIDDEN(last)), *(at_most(COPIES_HIDDEN(case), BARELY_PERCENT) for case in others))
+    return all_of(
+        mostly(COPIES_HIDDEN(last)), *(at_most(COPIES_HIDDEN(case), MAX_PERCENT_OF_HARDLY) for case in others)
+    )
 
 
 COPY_OVERLAP = Experiment(

@@ -1,4 +1,4 @@
-"""E9: what is pinned: tensors, and a loader's batches, of a class of one's own with pin_memory() or without."""
+"""E9: which tensors and batches of a DataLoader are pinned; batches of your own class with and without pin_memory()."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, final
@@ -106,7 +106,7 @@ def what_is_pinned(lab: Lab) -> Iterator[Measured]:
 CUSTOM_BATCH = Experiment(
     "E9",
     "custom_batch",
-    "what is pinned: tensors, and a loader's batches, of a class of one's own with pin_memory() or without",
+    "which tensors and loader batches are pinned; batches of your own class with and without pin_memory()",
     (
         Claim("A batch of a custom type is handed back unpinned", "article: custom types", no(WITHOUT_METHOD)),
         Claim("With a pin_memory() method of its own, it is pinned", "article: custom types", yes(WITH_METHOD)),

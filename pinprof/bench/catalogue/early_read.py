@@ -1,4 +1,4 @@
-"""E5: what is copied with non_blocking=True is read at once, on the host or on the GPU."""
+"""E5: a copy with non_blocking=True is read at once, on the host or on the GPU."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -35,23 +35,23 @@ def early_reads(lab: Lab) -> CaseRuns:
         lab.wait()
         return is_wrong
 
-    def sent(turns: Iterator[tuple[int, Tensor]]) -> bool:
-        number, source = next(turns)
+    def sent(sources: Iterator[tuple[int, Tensor]]) -> bool:
+        number, source = next(sources)
         return source.to(lab.device, non_blocking=True).mean().item() != number
 
     shape = max(1, lab.sizes["rows"] // 10), lab.sizes["columns"]  # a tenth of what is read back
     pageable = [torch.full(shape, float(number), dtype=torch.double) for number in (1, 2)]
     turns = [cycle(enumerate(tensors, start=1)) for tensors in (pageable, [*map(lab.pinned, pageable)])]
-    return partial(read_back, wait=False), partial(read_back, wait=True), *(partial(sent, of) for of in turns)
+    return partial(read_back, wait=False), partial(read_back, wait=True), *(partial(sent, turn) for turn in turns)
 
 
 EARLY_READ = Experiment(
     "E5",
     "early_read",
-    "copied with non_blocking=True and read at once: on the host, there after a synchronize, and on the GPU",
+    "a copy with non_blocking=True is read at once: on the host, there after a synchronize, and on the GPU",
     (
         Claim(
-            'Values read right after to("cpu", non_blocking=True) are wrong, after a synchronize right',
+            'Values read right after to("cpu", non_blocking=True) are wrong; after a synchronize they are right',
             "tutorial: opening; tutorial: other directions",
             all_of(wrong(AT_ONCE), no(AFTER_WAIT)),
             shows="at the first of 100 tries",
@@ -62,7 +62,7 @@ EARLY_READ = Experiment(
             "A background thread moves the data",
             "answer: non_blocking",
             mostly(CPU_PERCENT[PINNED_RATE["HtoD"]].at(AT_LARGEST)),
-            "the GPU copies pinned memory by itself, with no thread busy; pageable memory the calling thread stages",
+            "the GPU copies pinned memory by itself, with no thread busy; the calling thread stages pageable memory",
         ),
     ),
     CASES,
@@ -71,8 +71,8 @@ EARLY_READ = Experiment(
     sizes=(
         Size("rows", 100, "rows of the tensor"),
         Size("columns", 999_999, "numbers of 8 bytes in a row"),
-        Size("tries", 100, "how often it is tried", quick=10),
+        Size("tries", 100, "tries of each case", quick=10),
     ),
-    changed="each try has other numbers. What goes to the GPU is a tenth as large",
+    changed="each try has other numbers. The tensor that goes to the GPU is a tenth as large",
     rounds=1,
 )

@@ -39,8 +39,8 @@ def early_writes(lab: Lab) -> CaseRuns:
         source.zero_()
         return not bool((copied == 1).all())
 
-    ways = [partial(is_wrong, source, kernel_first=first) for first in (False, True) for source in (pinned, pageable)]
-    return *ways, partial(is_wrong, pinned, kernel_first=True, wait=True)
+    cases = [partial(is_wrong, source, kernel_first=first) for first in (False, True) for source in (pinned, pageable)]
+    return *cases, partial(is_wrong, pinned, kernel_first=True, wait=True)
 
 
 def wrong_values(lab: Lab, cases: Sequence[Figure], tries: Sequence[CaseRun]) -> Iterator[Measured]:
@@ -72,9 +72,9 @@ EARLY_WRITE = Experiment(
     lambda lab: wrong_values(lab, CASES, early_writes(lab)),
     sizes=(
         Size("side", 1024, "rows and columns of the tensor, of 4 bytes each"),
-        Size("tries", 100, "how often it is tried", quick=20),
+        Size("tries", 100, "tries of each case", quick=20),
     ),
-    changed="the first two cases are the text's, with a kernel of a tenth the length; in the others the copy is behind "
-    "the kernel, so that the host's write is certain to come first",
+    changed="the first two cases are the text's, with a kernel a tenth as long; in the others the copy is queued "
+    "behind the kernel, so that the host's write surely comes first",
     rounds=1,
 )

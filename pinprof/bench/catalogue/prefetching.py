@@ -44,9 +44,9 @@ def _prefetching_steps(lab: Lab) -> CaseRuns:
 def kernels_first(training: "Trainer", batches: list[Tensor], lab: Lab, *, non_blocking: bool) -> CaseRun:
     """Return a step that trains on a batch, then copies the next one on a side stream.
 
-    The kernels are launched before the copy, so that it can run along with them even if its call holds the host, as
-    that of a blocking copy or of a pageable batch does; a `Prefetcher` asks for its copy first.
-    Two buffers take turns on the device: a copy writes the one that the kernels of the step before have read.
+    The kernels are launched before the copy: it can overlap them even if its call blocks the host, as for a blocking
+    copy or a pageable batch. A `Prefetcher` launches its copy first. Two buffers take turns on the device: a copy
+    writes the one that the kernels of the previous step have read.
     """
     import torch
 
@@ -69,11 +69,8 @@ def kernels_first(training: "Trainer", batches: list[Tensor], lab: Lab, *, non_b
     return step
 
 
-def leads_of_the_host(trace: Trace, _details: Details) -> Iterator[float]:
-    """Yield how many ms before the end of the kernels queued so far the host queues the next copy to the GPU.
-
-    It is negative if the GPU was done before.
-    """
+def host_leads_ms(trace: Trace, _details: Details) -> Iterator[float]:
+    """Yield per copy to the GPU the ms from its launch to the end of all kernels launched before; may be negative."""
     gpu, launch = trace.gpu, trace.links.launch
     launched, queued_ns = launch != NONE, trace.calls.start_ns[launch]
     kernels = launched & (gpu.category == KERNEL)
@@ -84,7 +81,7 @@ def leads_of_the_host(trace: Trace, _details: Details) -> Iterator[float]:
             yield float(gpu.end_ns[before].max() - at_ns) / NS_PER_MS
 
 
-LEAD_MS = InTrace("ahead", "ms", leads_of_the_host)
+LEAD_MS = InTrace("ahead", "ms", host_leads_ms)
 PREFETCHING = Experiment(
     "E10",
     "prefetching",

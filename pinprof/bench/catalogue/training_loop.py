@@ -55,7 +55,7 @@ TRAINING_LOOP = Experiment(
     "training_loop",
     "a training loop with asynchronous copies, a penalty over all parameters, and two .item() in every step",
     (
-        Claim("Not the host, the kernels wait for the data", "article: the loop", at_most(WAITED(KEPT), 0.5, 1)),
+        Claim("The kernels wait for the data, not the host", "article: the loop", at_most(WAITED(KEPT), 0.5, 1)),
         Claim("Its two .item() make the host wait in every step", "pinprof", yes(WAITED(WRITTEN))),
         Claim(
             "The two .item() cost the host its lead over the GPU: it queues the next copies later",

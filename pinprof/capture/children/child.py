@@ -64,7 +64,7 @@ def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProc
             start(process)
             return
 
-        # found before the method of the class, and pickled with it
+        # Python finds it before the method of the class, and pickles it with the process
         vars(process)["run"] = partial(run_followed, process, config)
         try:
             start(process)
@@ -100,8 +100,8 @@ def _follow(arguments: dict[str, Any]) -> ChildConfig | None:
     if words is None or arguments.get("shell") or arguments.get("executable") is not None:
         _note_unfollowed("a shell or another program starts it", arguments["args"])
         return None
-    given = arguments["env"] if arguments.get("env") is not None else os.environ
-    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in given.items()}
+    variables = arguments["env"] if arguments.get("env") is not None else os.environ
+    environment = {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
     command = to_follow(words, environment, Path(os.fsdecode(arguments.get("cwd") or Path.cwd())))
     config = _config_of_child() if command else None
     if command is None or config is None:
@@ -152,7 +152,7 @@ class Child:
         """Return the change of the script's code if a function of the script marks the steps; imports torch then."""
         if ":" in self.config.step_marker or not is_function(self.config.step_marker):
             return None
-        import_module("torch")  # first, for its import places the marks
+        import_module("torch")  # first: its import places the marks
         return self._load_recording().marks.change
 
     def end(self, *, failed: bool) -> None:
@@ -213,7 +213,7 @@ def main(config: str, *, module: bool) -> None:
 
 @contextmanager
 def reporting_departure(leaves: Callable[[str], None]) -> Iterator[None]:
-    """Call `leaves` with what the program does before it leaves this process; nothing of pinprof runs after it.
+    """Call `leaves`, with a description, just before the program leaves this process without an end that Python sees.
 
     All functions of `os` that start another program in place of this one go through `execv` and `execve`.
     """

@@ -17,7 +17,7 @@ import msgspec
 
 from pinprof.capture.children.notes import ChildConfig
 from pinprof.capture.job import rank_in
-from pinprof.program.user_program import HOME, is_installed, is_script
+from pinprof.program.user_program import IMPORT_FOLDER, is_installed, is_script
 
 FOLLOWED_LAUNCHERS = (
     "torch.distributed.run",
@@ -57,7 +57,9 @@ class PythonCommand(NamedTuple):
 
     def followed(self, config: ChildConfig) -> list[str]:
         """Return the command that does the same and is recorded."""
-        program = FOLLOWED_PROGRAM.format(home=HOME, config=msgspec.json.encode(config).decode(), module=self.module)
+        program = FOLLOWED_PROGRAM.format(
+            home=IMPORT_FOLDER, config=msgspec.json.encode(config).decode(), module=self.module
+        )
         return [*self.python, "-c", program, self.name, *self.args]
 
 

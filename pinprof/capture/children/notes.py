@@ -21,7 +21,7 @@ from pinprof.ground.errors import CaptureError
 from pinprof.ground.host_time import HOST_TIME
 from pinprof.ground.processes import temporary_folder
 from pinprof.program.hooks import faults
-from pinprof.program.user_program import HOME
+from pinprof.program.user_program import IMPORT_FOLDER
 
 Noted = TypeVar("Noted")
 
@@ -258,12 +258,12 @@ def _is_running(process: int) -> bool:
 @contextmanager
 def importable() -> Iterator[None]:
     """Let the processes that the block starts import pinprof: they get this process's `sys.path`."""
-    if HOME in sys.path:
+    if IMPORT_FOLDER in sys.path:
         yield
         return
-    sys.path.append(HOME)
+    sys.path.append(IMPORT_FOLDER)
     try:
         yield
     finally:
         with suppress(ValueError):  # the script has removed it
-            sys.path.remove(HOME)
+            sys.path.remove(IMPORT_FOLDER)

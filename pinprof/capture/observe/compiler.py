@@ -15,7 +15,7 @@ from pinprof.trace.metadata.run_log import CompilerNote
 
 MAX_COMPILER_NOTES: Final = 20
 LONGEST_REASON_CHARS: Final = 160
-RESUMED: Final = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
+RESUMED_FUNCTION: Final = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
 """How Dynamo names the rest of a function after a graph break."""
 RUNS_UNCOMPILED: Final = ", for which the whole function runs without compiling"
 CODE_NUMBER: Final = re.compile(r"^\d+/\d+: ")
@@ -100,7 +100,7 @@ def _user_place(stack: Any) -> Place:
 
 
 def _function(compiled: _Compiled) -> Place:
-    resumed = RESUMED.fullmatch(compiled.co_name)
+    resumed = RESUMED_FUNCTION.fullmatch(compiled.co_name)
     name = resumed["function"] if resumed else compiled.co_name
     return Place(shown_file(compiled.co_filename), compiled.co_firstlineno, name)
 

@@ -33,7 +33,7 @@ from pinprof.trace.metadata.run_log import (
     GARBAGE,
     NOWHERE,
     IrregularWork,
-    Later,
+    LaterSteps,
     RunLog,
 )
 
@@ -84,7 +84,7 @@ class Journal:
         self._steps: list[_Step] = []
         self._work: list[IrregularWork] = []
         self._places: dict[Place, int] = {}
-        self._later = Later()
+        self._later = LaterSteps()
         self._resumed_ns = self._ended_ns = self.clock.now_ns()
         self._waited_ns = self._drawn_before = 0
         self._compiled = compiled_frames()
@@ -128,7 +128,7 @@ class Journal:
             self._start_up_ns += took + own
         elif self.is_full:
             later = self._later
-            self._later = Later(later.steps + 1, later.ns + took + own, later.input_ns + waited)
+            self._later = LaterSteps(later.steps + 1, later.ns + took + own, later.input_ns + waited)
         else:
             collected = self.stops.long_collections_ns
             if collected > MIN_COLLECTION_SHARE_OF_STEP * took:

@@ -48,9 +48,9 @@ NOT_MAIN = "the steps do not run in the main thread"
 
 NO_TIMER = "this system has no timer that sends a signal"
 
-IN_USE = "the program uses the alarm signal itself"
+SIGNAL_IN_USE = "the program uses the alarm signal itself"
 
-FAILED = "pinprof failed at it"
+SAMPLER_FAILED = "pinprof failed at it"
 """Why there are no samples."""
 
 
@@ -89,7 +89,7 @@ class HostSampler:
             self._handle: Callable[..., object] = signal.signal
             self._handle(signal.SIGALRM, self._on_signal)
             signal.siginterrupt(signal.SIGALRM, False)
-            for name, claims in CLAIMS.items():
+            for name, claims in CLAIMS_OF_TIMER.items():
                 self._undo.enter_context(replaced(signal, name, partial(self._giving_way, claims)))
             for name in ("execv", "execve"):  # a timer outlives the program that it was set by, its handler does not
                 self._undo.enter_context(replaced(os, name, self._pausing))
@@ -113,7 +113,7 @@ class HostSampler:
         """End sampling, and leave the signal as it was."""
         if self._is_on and signal.getsignal(signal.SIGALRM) != self._on_signal:
             self._first = self._step  # the program took the signal at an unknown time
-            self._stop_here(IN_USE)
+            self._stop_here(SIGNAL_IN_USE)
         self._stop_here(self.why_not)
         self._undo.close()
         watcher, self._watcher = self._watcher, None
@@ -142,7 +142,7 @@ class HostSampler:
         try:
             self._look(frame)
         except Exception as error:  # noqa: BLE001  it would come out of whatever line the program is at
-            self._stop_here(FAILED)
+            self._stop_here(SAMPLER_FAILED)
             faults.note(error)
 
     def _look(self, frame: FrameType | None) -> None:
@@ -211,7 +211,7 @@ class HostSampler:
         @contained
         def give_way(*args: Any, **kwargs: Any) -> None:
             if claims(*args, **kwargs):
-                self._stop_here(IN_USE)
+                self._stop_here(SIGNAL_IN_USE)
 
         @wraps(function)
         def given(*args: Any, **kwargs: Any) -> Any:
@@ -232,7 +232,7 @@ def sampling(interval_s: float = SAMPLE_INTERVAL_S) -> Iterator[HostSampler]:
         sampler.stop()
 
 
-CLAIMS: dict[str, Callable[..., bool]] = {
+CLAIMS_OF_TIMER: dict[str, Callable[..., bool]] = {
     "signal": lambda number, *_: number == signal.SIGALRM,
     "setitimer": lambda which, *_: which == signal.ITIMER_REAL,
     "alarm": lambda *_: True,
@@ -257,4 +257,4 @@ def _obstacle() -> str | None:
     if threading.current_thread() is not threading.main_thread():
         return NOT_MAIN
     free = signal.getsignal(signal.SIGALRM) == signal.SIG_DFL and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-    return None if free else IN_USE
+    return None if free else SIGNAL_IN_USE

@@ -12,11 +12,11 @@ from pinprof.program.frames import calling_line
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Delay
 from pinprof.trace.lines import Place
-from pinprof.trace.metadata.run_log import PROFILED, WATCH_WINDOW, Collections, HostStops
+from pinprof.trace.metadata.run_log import PROFILED_WINDOWS, WATCH_WINDOW, Collections, HostStops
 
 OLDEST_GENERATION: Final = 2
 """The generation of the oldest objects: its collections look at all objects, are few, and take long."""
-UNTYPICAL_WINDOWS: Final = frozenset({"warm-up", WATCH_WINDOW, *PROFILED})
+UNTYPICAL_WINDOWS: Final = frozenset({"warm-up", WATCH_WINDOW, *PROFILED_WINDOWS})
 """Windows whose steps differ from those of a run without pinprof."""
 MAX_COLLECTION_PLACES: Final = 100
 """Places that are kept at most: a collection may begin at any line."""

@@ -60,6 +60,7 @@ class Stepper:
         self._kind: Hashable = None
         """The kind of the recorded steps, and the name of their marker."""
         self._is_best = True
+        """Whether no better steps may follow the recorded ones."""
         self._began_ns = 0
         """When the first step of that kind ended."""
 
@@ -141,7 +142,8 @@ class Stepper:
 
     def may_end(self) -> bool:
         """Return whether nothing more is wanted of the program."""
-        is_awaited = self._agreement is not None and self.failure is not None  # by ranks that have their recordings
+        # ranks that have their recordings wait for this one
+        is_awaited = self._agreement is not None and self.failure is not None
         if is_awaited or self._keep_going or not self.recording.done:
             return is_awaited
         seconds = (self.recording.journal.clock.now_ns() - self._began_ns) / NS_PER_S

@@ -40,7 +40,7 @@ PATIENCE_FACTOR_WITH_OPTIMIZER = 4
 """How many times longer to wait for a stretch in a program that has an optimizer, or had steps."""
 LOST_MARKER_FACTOR = 5
 """A marker is lost after this multiple of the longest time that it ever took."""
-WATCHDOG_POLL_S, LONGEST_POLL_S = 0.25, 1.0
+WATCHDOG_POLL_S, MAX_POLL_S = 0.25, 1.0
 """How often the thread looks at the program, and the most time that counts from one look to the next: if the thread
 could not run, it has seen nothing."""
 STOPPED_ENDS_WITHIN_S = 5.0
@@ -209,7 +209,7 @@ class Work:
         """Add the time since the last call; a step was last marked at `marked_ns`; `counts`: its own code runs now."""
         freed = _freed_blocks()
         share = QUIET_SECOND_SHARE if self._has_gpu and freed - self._freed < MIN_FREED_BLOCKS else 1.0
-        worked_s = min((now_ns - self._now_ns) / NS_PER_S, LONGEST_POLL_S) * share if counts else 0.0
+        worked_s = min((now_ns - self._now_ns) / NS_PER_S, MAX_POLL_S) * share if counts else 0.0
         self.seconds = self.seconds + worked_s if marked_ns == self._marked_ns else 0.0
         self._now_ns, self._marked_ns, self._freed = now_ns, marked_ns, freed
 

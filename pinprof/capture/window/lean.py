@@ -167,67 +167,67 @@ class Stretch:
                 self.is_written = True
 
 
-# Repeated looks at a long training: a few recorded steps each time, for a small share of its time
+# Repeated recordings of a long training: a few steps each time, for a small share of its time
 
 
-MAX_SHARE_OF_LOOKS = 0.005
-"""The share of the program's time that looks may take: after a costly look, the next one comes later."""
-BETWEEN_LOOKS = "between"
-"""The window of the steps between two looks."""
-MAX_STEPS_BEFORE_LOOK = 1000
-"""The last steps before a look, at most, from which the step without the profiler is calculated."""
+MAX_SHARE_OF_RECORDINGS = 0.005
+"""The share of the program's time that later recordings may take: after a costly one, the next one is later."""
+BETWEEN_RECORDINGS = "between"
+"""The window of the steps between two recordings."""
+MAX_STEPS_BEFORE_RECORDING = 1000
+"""The last steps before a recording that give the step without the profiler."""
 UNLIKE_STEP_FACTOR = 3.0
 """Steps longer than this multiple of the median are left out of the mean: they evaluate, or write a checkpoint."""
 
-OnLook: TypeAlias = Callable[[Path, int], None]
-"""Called after each look with its trace, which the next one replaces, and the number of the program's last step."""
+OnRecorded: TypeAlias = Callable[[Path, int], None]
+"""Called after each recording with its trace, which the next one replaces, and the number of the last step."""
 
 
 def latest(path: Path) -> Path:
-    """Return where the trace of the latest look is, given that of the first recording."""
+    """Return where the trace of the latest recording is, given that of the first one."""
     suffix = ".json.gz" if is_packed(path) else ".json"
     return path.with_name(f"{path.name.removesuffix(suffix)}.latest{suffix}")
 
 
 @dataclass(frozen=True)
-class RepeatedLooks:
-    """Looks at a program whose first steps are recorded already; `steps_made` returns how many steps it has made."""
+class RepeatedRecordings:
+    """Later recordings of a program; `steps_made` returns how many steps it has made."""
 
     _journal: Journal
     _make_profiler: MakeProfiler
     _steps_made: Callable[[], int]
 
     def record(
-        self, every: int, steps: int, path: Path, marker: str, on_look: OnLook
+        self, every: int, steps: int, path: Path, marker: str, on_recorded: OnRecorded
     ) -> Generator[Progress, None, None]:
-        """Record `steps` steps again and again, at least `every` steps apart, and call `on_look` after each time."""
-        clock, steps_made, report = self._journal.clock, self._steps_made, contained(on_look)
+        """Record `steps` steps again and again, at least `every` steps apart, and call `on_recorded` each time."""
+        clock, steps_made, report = self._journal.clock, self._steps_made, contained(on_recorded)
         begin_ns = clock.now_ns()
         report(path, steps_made())
         cost_ns = clock.now_ns() - begin_ns
         while True:
-            times_ns, step_ns = yield from self._await_look(every, cost_ns)
+            times_ns, step_ns = yield from self._await_next(every, cost_ns)
             begin_ns, first = clock.now_ns(), steps_made()
-            if (yield from self._record_look(steps, latest(path), _plain(times_ns), marker)):
+            if (yield from self._record_next(steps, latest(path), _plain(times_ns), marker)):
                 report(latest(path), steps_made())
             cost_ns = clock.now_ns() - begin_ns - int((steps_made() - first) * step_ns)
 
-    def _await_look(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
-        """Wait for `every` steps, and until the cost of the last look is a small share of the time since.
+    def _await_next(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
+        """Wait for `every` steps, and until the cost of the last recording is a small share of the time since.
 
         Return the times of the last steps, and the mean time of all steps, in ns.
         """
         clock = self._journal.clock
         begin_ns, count = clock.now_ns(), 0
-        ends_ns = deque([begin_ns], MAX_STEPS_BEFORE_LOOK + 1)
-        while count < every or ends_ns[-1] - begin_ns < cost_ns / MAX_SHARE_OF_LOOKS:
+        ends_ns = deque([begin_ns], MAX_STEPS_BEFORE_RECORDING + 1)
+        while count < every or ends_ns[-1] - begin_ns < cost_ns / MAX_SHARE_OF_RECORDINGS:
             count += 1
-            yield Progress(BETWEEN_LOOKS, count, every)
+            yield Progress(BETWEEN_RECORDINGS, count, every)
             ends_ns.append(clock.now_ns())
         return [end - start for start, end in pairwise(ends_ns)], (ends_ns[-1] - begin_ns) / count
 
-    def _record_look(self, steps: int, path: Path, plain: PlainWindow, marker: str) -> Generator[Progress, None, bool]:
-        """Record these steps, and return whether that succeeded: after a look that fails, a later one may succeed."""
+    def _record_next(self, steps: int, path: Path, plain: PlainWindow, marker: str) -> Generator[Progress, None, bool]:
+        """Record these steps, and return whether that succeeded: after a failure, a later recording may succeed."""
 
         def sections() -> dict[str, str]:
             return {"pinprof": msgspec.json.encode(description(plain, marker) | lean.facts()).decode()}
@@ -235,13 +235,13 @@ class RepeatedLooks:
         lean = LeanWindow(self._journal, self._make_profiler, sections)
         boundaries = lean.record(steps, path, self._steps_made)
         try:
-            for progress in boundaries:  # noqa: UP028  `yield from` would close the look outside of this `try`
+            for progress in boundaries:  # noqa: UP028  `yield from` would close the window outside of this `try`
                 yield progress
         except CaptureError as error:
-            faults.say(f"A look is left out: {error}")
+            faults.say(f"A later recording is left out: {error}")
             return False
         finally:
-            with suppress(CaptureError):  # of a look that the program's end has cut short
+            with suppress(CaptureError):  # the program's end may cut it short
                 boundaries.close()
         return True
 

@@ -51,7 +51,7 @@ class LineRecorder:
 
     @property
     def lines(self) -> list[SourceLine]:
-        """The lines, each once; the number of a line is that in its marks."""
+        """The lines, each once; marks name a line by its index."""
         return list(self._numbers)
 
     def waited(self) -> None:
@@ -91,7 +91,7 @@ def line_window(steps: int, path: Path) -> Generator[Progress, None, None]:
 def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, path: Path) -> dict[str, object]:
     """Return the lines of the waits of a step, from the recorded steps, as sections of the trace file at `path`.
 
-    That file was written a moment ago: sources that are older are those that run.
+    Sources that are older than that file are those that run: it was written a moment ago.
     """
     with hidden_folder(path.parent) as temporary:
         marked = temporary / "lines.json"
@@ -147,7 +147,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self.step = 0
-        self._latest_new = 0
+        self._step_of_newest_line = 0
         """The step of the latest line that waited for the first time."""
         self._main = threading.get_ident()
         self._numbers: dict[tuple[int, ...], int | None] = {}
@@ -179,8 +179,10 @@ class Watcher:
 
     def is_enough(self, seconds: float) -> bool:
         """Return whether further steps would hardly show another line, or have taken too long."""
-        quiet = self.step - self._latest_new
-        return seconds >= WATCH_S or (seconds >= QUIET_S and quiet >= max(QUIET_STEPS, self.step / 2))
+        steps_since = self.step - self._step_of_newest_line
+        return seconds >= MAX_WATCH_S or (
+            seconds >= MIN_WATCH_S and steps_since >= max(MIN_STEPS_WITHOUT_NEW_LINE, self.step / 2)
+        )
 
     def watched(self) -> DebugModeWaits:
         """Return the waits so far."""
@@ -209,13 +211,14 @@ class Watcher:
         frames = tuple(_Frame(caller.f_code, caller.f_lasti, caller.f_lineno) for caller in programs)
         self._callers.append(_Caller(line, frames, threading.get_ident() == self._main))
         self._steps.append(Counter())
-        self._latest_new = self.step
+        self._step_of_newest_line = self.step
         return len(self._callers) - 1
 
 
-WATCH_S, QUIET_S, QUIET_STEPS = 10.0, 4.0, 20
-"""A person waits for the report: no further step is watched after WATCH_S, nor after QUIET_S if no line has waited for
-the first time in the latter half of the steps, and in QUIET_STEPS."""
+MIN_WATCH_S, MAX_WATCH_S = 4.0, 10.0
+"""Watching ends between these times, as soon as lines stop to appear: a person waits for the report."""
+MIN_STEPS_WITHOUT_NEW_LINE = 20
+"""Lines have stopped to appear if none waited for the first time in these last steps, nor in the second half of all."""
 
 
 def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:

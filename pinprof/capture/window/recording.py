@@ -19,8 +19,8 @@ from pinprof.capture.options import MIN_TIMED_STEPS, WARM_UP_STEPS, Advise, Prog
 from pinprof.capture.window.lean import (
     LeanWindow,
     MakeProfiler,
-    OnLook,
-    RepeatedLooks,
+    OnRecorded,
+    RepeatedRecordings,
     Stretch,
     latest,
     program_profiles,
@@ -86,7 +86,7 @@ def profile(
     - recorded: torch.profiler records `steps` steps, which are the trace;
     - lines, on a GPU: `line_steps` more steps show which source line calls each wait, and the trace stores these;
     - watch, on a GPU: torch's sync debug mode alone shows over `watch_steps` more steps which other lines wait;
-    - looks, with `every=N`: after N steps `steps` more are recorded, again and again, into `out.latest.json.gz`.
+    - later recordings, with `every=N`: after every N steps, `steps` more are recorded into `out.latest.json.gz`.
 
     Outside the windows the program runs at its own speed. Where the mean of the plain steps is not certain enough, more
     steps are timed: with a GPU at once, otherwise after the other windows.
@@ -129,8 +129,8 @@ class Recording:
         self.regular: RegularStep | None = None
         self.host: HostProfile | None = None
         self.marker = "p.step()"
-        self.on_look: OnLook = lambda _path, _step: None
-        """Called after the recording and each further look at a long training (`every`)."""
+        self.on_recorded: OnRecorded = lambda _path, _step: None
+        """Called after the recording, and after each later one of a long training (`every`)."""
         self.journal = Journal(make_clock)
         self._workers = WorkerSamples()
         self._on_progress = on_progress
@@ -213,7 +213,7 @@ class Recording:
     def restart(self, *, discard: bool = False) -> None:
         """Begin the windows anew, because something else marks the steps now.
 
-        If a step was recorded already, the windows end instead, unless it is to be discarded; further looks go on.
+        If a step was recorded already, the windows end instead, unless it is to be discarded; later recordings go on.
         """
         if self._is_abandoned or self._agreement is not None or self._restarts == MAX_RESTARTS:
             return
@@ -287,8 +287,8 @@ class Recording:
                 self.journal, options, lambda seconds: seconds >= HOST_TIMING_S
             )  # only now: nobody knows how many steps a program makes
         if options.every and (self._agreement is None or self._agreement.rank == 0):
-            looks = RepeatedLooks(self.journal, self._make_profiler, self.count)
-            yield from looks.record(options.every, options.steps, self.path, self.marker, self.on_look)
+            repeated = RepeatedRecordings(self.journal, self._make_profiler, self.count)
+            yield from repeated.record(options.every, options.steps, self.path, self.marker, self.on_recorded)
         self.done = True
 
     def _time_and_record(self) -> Generator[Progress, None, RecordingOptions]:

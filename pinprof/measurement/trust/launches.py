@@ -9,7 +9,7 @@ from pinprof.ground.intervals import contains, union
 from pinprof.trace.tables import Bools, Calls, Trace, computed_once
 from pinprof.trace.vendors import BEGIN_CAPTURE, COPY_CALL, END_CAPTURE, GRAPH_LAUNCH, KERNEL_LAUNCH
 
-OF_HOST = re.compile(r"HostFunc|AddCallback|WaitValue|ExternalSemaphores")
+HOST_LAUNCH = re.compile(r"HostFunc|AddCallback|WaitValue|ExternalSemaphores")
 """Calls after which a stream waits for the host, or for another program."""
 
 
@@ -54,7 +54,7 @@ def launching(calls: Calls) -> Bools:
 
 def may_await_host(calls: Calls) -> bool:
     """Return whether GPU work may have waited, in its stream, for the host or another program."""
-    return bool(calls.named(OF_HOST.search).any())
+    return bool(calls.named(HOST_LAUNCH.search).any())
 
 
 def _captured(calls: Calls) -> Bools:

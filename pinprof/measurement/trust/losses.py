@@ -152,7 +152,7 @@ def unlinked_activities(facts: TrustFacts) -> Doubt | None:
     """Report GPU work whose launch is not recorded."""
     trace = facts.trace
     # those queued before the recording began do not count
-    unlinked, total = int(((trace.links.launch == NONE) & ~trace.in_flight).sum()), len(trace.gpu)
+    unlinked, total = int(((trace.links.launch == NONE) & ~trace.links.in_flight).sum()), len(trace.gpu)
     if not unlinked or not len(trace.calls):
         return None
     return Doubt(

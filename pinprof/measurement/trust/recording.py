@@ -13,13 +13,13 @@ from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import DTOH, HTOD, MEMCPY, NONE, UNKNOWN, WHOLE_TRACE, Bools, Trace
 from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS, foreign_vendor
 
-INFLATED = 1.1
+MIN_INFLATION_OF_STEP = 1.1
 """If the profiler makes the step longer by more than this, a report says so: a finding of 10 % is of high severity."""
 
 PLAIN_WINDOW = "pinprof recorded it without timing the step: keep the plain window (plain_steps)"
 LINES_WINDOW = "pinprof recorded it without lines, or the program ended before: keep the window of lines (line_steps)"
 """Remedies for recordings of pinprof in which its options left out a window."""
-UNMATCHED = (
+UNMATCHED_LINES_REMEDY = (
     "pinprof recorded lines, but none for these waits, or several lines may have called them: record more steps "
     "(--steps)"
 )
@@ -246,7 +246,7 @@ def profiler_cost(facts: TrustFacts) -> Doubt | None:
     step, traced = facts.step.step_ns, facts.times.traced_ns
     is_known = facts.step.is_sure or not len(facts.trace.gpu)
     longer = ""
-    if step and traced and traced >= INFLATED * step and facts.times.source != WHOLE_TRACE:
+    if step and traced and traced >= MIN_INFLATION_OF_STEP * step and facts.times.source != WHOLE_TRACE:
         longer = f"{traced / step:.2g} times as long"
     if is_known and longer:
         return Doubt(
@@ -369,7 +369,7 @@ def _way_to_lines(trace: Trace, *, of_waits: bool) -> str:
     """Return how to record places: pinprof records the lines of waits, and stacks show the functions of other calls."""
     if trace.info.by_pinprof:
         functions = "with_stack=True of pinprof.profile gives functions"
-        lines = UNMATCHED if trace.info.lines or trace.info.contexts else LINES_WINDOW
+        lines = UNMATCHED_LINES_REMEDY if trace.info.lines or trace.info.contexts else LINES_WINDOW
         return f"{lines}; {functions}" if of_waits else functions
     functions = "with_stack=True of torch.profiler gives functions"
     return f"record with pinprof.profile or pinprof run; {functions}" if of_waits else functions

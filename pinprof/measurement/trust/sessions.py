@@ -6,7 +6,7 @@ from pinprof.ground.intervals import Intervals, covered, gaps, joined, subtract,
 from pinprof.ground.units import counted, duration, listed, percent
 from pinprof.measurement.trust.doubt import FIGURE_KINDS, Doubt, TrustFacts, figure_kinds, only_if
 from pinprof.measurement.trust.launches import launching
-from pinprof.trace.spans.one_time_work import NEVER, ONE_TIME_KINDS, marked_captures, one_time_work
+from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL, ONE_TIME_KINDS, marked_captures, one_time_work
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Int64s, Trace
 from pinprof.trace.threads import STEP_MARK
 
@@ -15,7 +15,7 @@ PAUSE_NS = 3_600 * 10**9
 MUCH_OF_STEPS = 0.1
 """If one-time work takes this share of the recorded steps, later steps are shorter, and a change saves less there. A
 finding of this cost is of high severity."""
-MOST_OF_STEPS = 0.5
+MAX_ONE_TIME_SHARE = 0.5
 """If one-time work takes this share, no sum over these steps is given."""
 NAMED_SHARE = 0.1
 """A kind is named if it has at least this share of the one-time work."""
@@ -122,13 +122,13 @@ def one_time(facts: TrustFacts) -> Doubt | None:
         f"{duration(once)} ({percent(once / length)}) of {whole} is one-time work ({listed(words, len(words))})",
         "later steps do not have it, so no change of the program saves it",
         AFTER_CAPTURE if len(marked_captures(trace).start) else AFTER_FIRST,
-        figure_kinds("estimate", "causes") | only_if(once >= MOST_OF_STEPS * length, "per_step", "drain"),
+        figure_kinds("estimate", "causes") | only_if(once >= MAX_ONE_TIME_SHARE * length, "per_step", "drain"),
     )
 
 
 def _by_kind(trace: Trace, kinds: dict[str, Intervals]) -> list[tuple[str, int]]:
     """Return how long each kind takes in the steps, the longest first; a time of several kinds counts to the last."""
-    counted_times, times = NEVER, []
+    counted_times, times = NO_TIMES_AT_ALL, []
     for kind in reversed(ONE_TIME_KINDS):
         times.append((kind, _within(trace, subtract(kinds[kind], counted_times))))
         counted_times = joined(counted_times, kinds[kind])

@@ -20,9 +20,9 @@ belongs to launches outside of the recording."""
 
 RECORD_FROM_START = "record several steps in a row, with their GPU work from the start"
 
-FEWEST_LAUNCHING_OPS = 3
+MIN_LAUNCHING_OPS = 3
 """At least this number of ops of a name must launch kernels before others of the name are suspected."""
-FEWEST_SILENT_NAMES = 2
+MIN_SILENT_NAMES = 2
 """At least this number of names must launch nothing between two launches. Single ops compute on tensors of the host at
 times, but not several in a row that otherwise launch: of 200 whole recordings, of this project and others, none has
 two."""
@@ -31,7 +31,7 @@ MAX_NAMED_OPS = 3
 LONGEST_OP_NAME_CHARS = 40
 """Characters of the name of an op that are kept."""
 
-FEWEST_LATE_KERNELS = 3
+MIN_LATE_KERNELS = 3
 """Fewer kernels that are held up show nothing about the steps."""
 
 
@@ -105,7 +105,7 @@ def _queued_and_idle_ns(trace: Trace) -> int:
     for rows in gpu.of_stream:
         linked = np.flatnonzero(launch[rows] != NONE)
         begun[rows[linked[0] + 1 :] if len(linked) else rows] = True
-    begun &= ~trace.in_flight
+    begun &= ~trace.links.in_flight
     queued = np.where(launch == NONE, first_call, trace.calls.end_ns[launch])[following]
     held_ns = idle.end - np.maximum(idle.start, queued)
     return int(held_ns[~begun[following] & (held_ns > LATE_START_NS)].sum())
@@ -136,7 +136,7 @@ def _earlier_ns(facts: TrustFacts) -> int:
     trace, times = facts.trace, facts.times
     if times.source == WHOLE_TRACE or times.host_ns is None or times.host_ns <= (times.device_ns or 0.0):
         return 0
-    queued = trace.in_flight
+    queued = trace.links.in_flight
     step = np.flatnonzero(trace.steps.complete)
     running = trace.gpu.times(queued)
     return int(covered(running, trace.steps.start_ns[step], trace.steps.end_ns[step]).sum())
@@ -198,14 +198,14 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
     op = trace.links.op[launching(trace.calls)]
     calling[op[op != NONE]] = True
     counts, with_launch = (np.bincount(ops.name[rows], minlength=size) for rows in (slice(None), has))
-    usually = (with_launch >= FEWEST_LAUNCHING_OPS) & (2 * with_launch > counts)
+    usually = (with_launch >= MIN_LAUNCHING_OPS) & (2 * with_launch > counts)
     compiled = compile_times(trace)
     compiling = contains(union(compiled.start_ns, compiled.end_ns), ops.start_ns)
     silent = np.flatnonzero(usually[ops.name] & ~calling & ~compiling)
     between = np.searchsorted(np.sort(trace.calls.start_ns[launched]), ops.start_ns[silent])
     pairs = distinct(between * size + ops.name[silent])
     names_there = np.bincount(pairs // size, minlength=len(launched) + 1)
-    in_a_row = names_there[between] >= FEWEST_SILENT_NAMES
+    in_a_row = names_there[between] >= MIN_SILENT_NAMES
     alone = np.zeros(size, bool)
     alone[ops.name[silent[~in_a_row]]] = True
     lost = silent[in_a_row & ~alone[ops.name[silent]]]
@@ -215,7 +215,7 @@ def _silent(trace: Trace, launched: Int64s) -> Int64s:
 def _even(trace: Trace, rows: Int64s) -> Bools:
     """Return for each name whether ops of these rows come equally often in each of several complete steps."""
     ops, steps = trace.ops, np.flatnonzero(trace.steps.complete)
-    if len(steps) < FEWEST_SILENT_NAMES:
+    if len(steps) < MIN_SILENT_NAMES:
         return np.zeros(len(ops.names), bool)
     step = step_at(trace.steps, ops.start_ns[rows])
     within, base = trace.steps.holds(step), len(rows) + len(trace.steps) + 1
@@ -244,7 +244,7 @@ def shared_gpu(facts: TrustFacts) -> Doubt | None:
     held_up = _held_up_ns(trace)
     late = held_up[held_up > LATE_START_NS]
     span = gpu_span_ns(trace) if len(late) else 0
-    if len(late) < FEWEST_LATE_KERNELS or late.sum() < MATTERING_SHARE * span:
+    if len(late) < MIN_LATE_KERNELS or late.sum() < MATTERING_SHARE * span:
         return None
     return Doubt(
         f"{counted(len(late), 'kernel', 'kernels')} started {duration(int(late.sum()) // len(late))} late on average, "

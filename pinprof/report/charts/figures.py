@@ -73,7 +73,8 @@ def bars(name: str, key: Key, *, hover: Sequence[str] = (), **more: Any) -> dict
     """Return a series of bars in the colour and the pattern of its entry in the legend, with hover texts."""
     pattern = {"shape": key.pattern, "bgcolor": key.colour, "fgcolor": "#fff", "size": 7, "solidity": 0.15}
     marker = {"color": key.colour, "line": {"width": 0}, **({"pattern": pattern} if key.pattern else {})}
-    return {"type": "bar", "name": name, "marker": marker, **_hovering(hover), **more}
+    hovering = {"hovertext": hover, "hoverinfo": "text"} if hover else {}
+    return {"type": "bar", "name": name, "marker": marker, **hovering, **more}
 
 
 def stacked(key: Key, times_ns: Sequence[float], rows: Sequence[str], hover: Sequence[str]) -> dict[str, Any]:
@@ -84,10 +85,6 @@ def stacked(key: Key, times_ns: Sequence[float], rows: Sequence[str], hover: Seq
 def stacked_layout(rows: int) -> dict[str, Any]:
     """Return the layout of rows of stacked times of a trace."""
     return layout(70 + 44 * rows, "ms in the trace", "", barmode="stack", yaxis={"autorange": "reversed"})
-
-
-def _hovering(texts: Sequence[str]) -> dict[str, Any]:
-    return {"hovertext": texts, "hoverinfo": "text"} if texts else {}
 
 
 def escaped(value: Any) -> Any:

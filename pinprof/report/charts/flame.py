@@ -30,7 +30,7 @@ KEY_OF_CODE: dict[CodeKind, Key] = {
     "input": Key("DataLoader", hues.INPUT),
 }
 ROOT_KEY = Key("the whole", hues.PALE)
-FEWEST_WAIT_PLACES = 2
+MIN_WAIT_PLACES = 2
 """The fewest places of a flame graph of waits; for one, the table shows as much."""
 MODULE_WRAPPERS = ("_wrapped_call_impl", "_call_impl")
 """Functions of torch between each module and its `forward`, which would add two levels to each module."""
@@ -183,7 +183,7 @@ def _sampled(frame: HostFrame) -> FlameFrame:
 def waits_flame(profile: Profile) -> FlameGraph | None:
     """Return the flame graph of the waits in complete steps; None with fewer than two places."""
     waits, count = profile.waits, profile.steps.count
-    if len(waits) < FEWEST_WAIT_PLACES or not count:
+    if len(waits) < MIN_WAIT_PLACES or not count:
         return None
     paths = [
         Path((*_frames(site), _wait_frame(site)), (cost.stall_ns / count, cost.idle_ns / count)) for site, cost in waits

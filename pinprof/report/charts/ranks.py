@@ -18,27 +18,28 @@ from pinprof.report.charts.svg import Below, chart_svg
 from pinprof.report.html import Markup
 from pinprof.report.job.view import PAUSE_TITLE, RANK_TIMES, slowest_of, spread
 
-FEWEST_RANKS = 8
+MIN_RANKS_OF_HEAT_MAP = 8
 """For fewer ranks, the table and the timelines show as much as a heat map."""
 NEGLIGIBLE_SHARE_OF_STEP = 0.01
 """A cause that takes less than this share of the median step on all ranks has no line."""
 MAX_STALL_LINES = 6
-"""Causes of stalls with a line each, those that are longest on any rank; the others share one."""
+"""Causes of stalls with a line of their own: those with the longest time on any rank. The others share a line."""
 SCALE_END_PERCENTILE = 98
 """Percentile of a line's ranks at which the colour scale ends, so that one long rank does not hide the others."""
 MAX_RANK_TICKS = 8
-FEW_RANKS = 32
-"""Ranks up to which marks are large."""
+MAX_RANKS_WITH_LARGE_MARKS = 32
+"""With more ranks, the marks of the plot are small."""
 MAX_FILE_NAME_CHARS = 48
 STEPS_PIXELS, LABEL_PIXELS, CELL_PIXELS = 170, 16, 14
 """Heights: of the plot of the steps with its axis, and of the label and the cells of a line of the heat map."""
 
-TIME_OF = {time.title: time.of for time in RANK_TIMES}
-"""Times of a rank by what the tables call them."""
+TIME_BY_TITLE = {time.title: time.of for time in RANK_TIMES}
+"""The function that returns a rank's time, by the title of that time in tables."""
 STEP_KEY = Key("step", BLUE, "circle-open")
 ALONE_KEY = Key("alone: if the rank waited for no other", GREEN, "circle")
 SHADES = [see_through(VERMILLION, part / 10) for part in range(11)]
-"""Colours, which grow with the root of the time, so that short times stay visible next to long ones."""
+"""Colours of cells, from weak to strong. They follow the square root of the time: short times stay visible next to long
+ones."""
 
 
 class Line(NamedTuple):
@@ -51,7 +52,7 @@ class Line(NamedTuple):
 def ranks_chart(ranks: Ranks) -> Markup:
     """Return the chart of a job as HTML; empty if it has few ranks, or none with a time to show."""
     lines, hidden = drawn_lines(ranks)
-    if not lines or len(ranks.rows) < FEWEST_RANKS:
+    if not lines or len(ranks.rows) < MIN_RANKS_OF_HEAT_MAP:
         return Markup()
     names = [f"{row.rank}" for row in ranks.rows]
     scale_ns = scale_end_ns(lines)
@@ -62,9 +63,10 @@ def ranks_chart(ranks: Ranks) -> Markup:
         STEP_KEY,
         ALONE_KEY,
     ]
-    size = 9 if len(names) <= FEW_RANKS else 4
+    size = 9 if len(names) <= MAX_RANKS_WITH_LARGE_MARKS else 4
     marks = [
-        _marks(key, enumerate(map(TIME_OF[key.label.split(":")[0]], ranks.rows)), size) for key in (ALONE_KEY, STEP_KEY)
+        _marks(key, enumerate(map(TIME_BY_TITLE[key.label.split(":")[0]], ranks.rows)), size)
+        for key in (ALONE_KEY, STEP_KEY)
     ]
     if slowest:
         keys.append(Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open"))
@@ -99,13 +101,13 @@ def scale_end_ns(lines: Sequence[Line]) -> float:
 def cause_lines(rows: Sequence[RankRow]) -> Iterator[Line]:
     """Yield what the step of each rank is spent on: its own work and waits, idle time, and waits for others."""
     yield _times_of("GPU: own work", rows, _own_work)
-    yield from (_times_of(name, rows, TIME_OF[name]) for name in ("copies exposed", "input", PAUSE_TITLE))
+    yield from (_times_of(name, rows, TIME_BY_TITLE[name]) for name in ("copies exposed", "input", PAUSE_TITLE))
     yield from _stalls(rows)
     for name, cause in IDLE.items():
         times = (None if row.idle_ns is None else _sum_of(row.idle, name) for row in rows)
         yield Line(f"idle: the GPU {cause.does}", tuple(times))
-    yield from (_times_of(name, rows, TIME_OF[name]) for name in ("NCCL overlapped", "NCCL exposed"))
-    yield _times_of("waited for others", rows, TIME_OF["waited"])
+    yield from (_times_of(name, rows, TIME_BY_TITLE[name]) for name in ("NCCL overlapped", "NCCL exposed"))
+    yield _times_of("waited for others", rows, TIME_BY_TITLE["waited"])
 
 
 def _times_of(name: str, rows: Sequence[RankRow], time_of: Callable[[RankRow], float | None]) -> Line:
@@ -153,8 +155,8 @@ def _heat_map(ranks: Ranks, lines: Sequence[Line], scale_ns: float) -> Below:
     )
     for number, row in enumerate(ranks.rows):
         file = end_of(PurePath(row.path).name, MAX_FILE_NAME_CHARS)
-        said = Markup("\n").join((f"rank {row.rank}: {file}", *_in_words(row, number, lines)))
-        title = Markup("<title>{}</title>").format(said)
+        tooltip = Markup("\n").join((f"rank {row.rank}: {file}", *_in_words(row, number, lines)))
+        title = Markup("<title>{}</title>").format(tooltip)
         pieces.append(column.format(row.rank, file, 100 * number / count, 100 / count, height, title))
     return Below(height, Markup().join(pieces))
 
@@ -179,7 +181,8 @@ def _in_words(row: RankRow, number: int, lines: Sequence[Line]) -> Iterator[str]
 def _caption(ranks: Ranks, hidden: int) -> str:
     steps = [row.step_ns for row in ranks.rows if row.step_ns]
     step = f"Step: {', '.join(spread(steps))}. " if steps else ""
-    small = f" What takes no rank {percent(NEGLIGIBLE_SHARE_OF_STEP)} of the step is not drawn." if hidden else ""
+    share = percent(NEGLIGIBLE_SHARE_OF_STEP)
+    small = f" Causes that take less than {share} of the step on every rank are not drawn." if hidden else ""
     return (
         f"{step}Each column is a rank, each row one thing that its step is spent on, as traced: the stronger the "
         "colour, the longer. A rank that holds up the others spends more on its own work than they do, and waits less "

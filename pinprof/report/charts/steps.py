@@ -30,7 +30,7 @@ HEADROOM_FACTOR = 1.15
 """Room for a label above the longest step."""
 LOW_SHARE_OF_HEIGHT = 0.2
 """Lines below this share of the height have their label above them, off the axis."""
-FEWEST_STEPS_WITH_OUTLIER = 3
+MIN_STEPS_WITH_OUTLIER = 3
 """The fewest steps among which one can be an outlier."""
 MAX_STEP_BARS = 200
 """The most bars that fit a laptop; with more steps a bar is the mean of several."""
@@ -44,7 +44,7 @@ OUTLIER_KEY = Key("unlike the others", hues.VERMILLION, symbol="x")
 CUT_MEDIAN_STEPS = 3.0
 """Bars of more than this many usual steps end at the top, with their length."""
 MAX_CUT_LABELS = 6
-FEWEST_BARS_OF_AXIS = 5
+MIN_BARS_OF_AXIS = 5
 """The least number of bars for which the axis has room: two alone would be as wide as the page."""
 
 
@@ -114,7 +114,7 @@ def _unlike_steps(
 def _axis_of_steps(numbers: Int64s) -> Axis:
     """Return the axis of steps, on which bars stay narrow if there are few."""
     first, last = int(numbers[0]), int(numbers[-1])
-    axis = round_axis(first - 0.75, max(last + 0.75, first + FEWEST_BARS_OF_AXIS), "step", is_whole=True)
+    axis = round_axis(first - 0.75, max(last + 0.75, first + MIN_BARS_OF_AXIS), "step", is_whole=True)
     few = len(numbers) <= MAX_NUMBERED_STEPS
     return axis._replace(labels=tuple((number, f"{number:,}") for number in numbers.tolist())) if few else axis
 
@@ -129,7 +129,7 @@ def _step_bars(key: Key, numbers: Int64s, time: Int64s, gathered: int) -> PlotBa
 
 def outliers(lengths: Int64s) -> Bools:
     """Return which steps are far from the median, compared with the distances of the others."""
-    if len(lengths) < FEWEST_STEPS_WITH_OUTLIER:
+    if len(lengths) < MIN_STEPS_WITH_OUTLIER:
         return np.zeros(len(lengths), bool)
     away = np.abs(lengths - np.median(lengths))
     return np.asarray(
@@ -141,7 +141,7 @@ def _steps_caption(lengths: Int64s, marked: list[int]) -> str:
     middle, least, most = (duration(float(of(lengths))) for of in (np.median, np.min, np.max))
     named = ", ".join(f"{number}" for number in marked[:8]) + (", ..." if len(marked) > 8 else "")  # noqa: PLR2004
     which = "None of these is" if not marked else f"Step {named} is" if len(marked) == 1 else f"Steps {named} are"
-    unlike = f" {which} unlike the others." if len(lengths) >= FEWEST_STEPS_WITH_OUTLIER else ""
+    unlike = f" {which} unlike the others." if len(lengths) >= MIN_STEPS_WITH_OUTLIER else ""
     return (
         f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost.{unlike}"
     )

@@ -28,7 +28,7 @@ MAX_RANK_RUNS = 6
 """Runs of ranks that are named; further ranks are counted."""
 WRONG_CLOCK_NS = 1_000_000
 """Clocks that NTP sets differ by less."""
-NOBODY = "no rank holds up the others"
+NOBODY_HOLDS_UP = "no rank holds up the others"
 MEANING_OF_TIMES = (
     "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
     "times: per complete step, with the profiler's cost in them"
@@ -115,14 +115,13 @@ def why_nobody(ranks: Ranks) -> str:
         needs = f"alone it would need {duration(longest.alone_ns or 0.0)}, the others {duration(others)}"
         least = longest.surely_ns or 0.0
         if longest.explains is not None and longest.explains < MIN_SHARE_EXPLAINED:
-            return (
-                f"{NOBODY}: rank {longest.rank} would need longest, but that does not explain what they wait; {needs}"
-            )
+            why = "would need longest, but that does not explain what they wait"
+            return f"{NOBODY_HOLDS_UP}: rank {longest.rank} {why}; {needs}"
         doubt = f"given what the profiler may have cost, it could be {duration(least)}"
         doubt = doubt if least <= alike else "the traces do not show that they wait for it"
         return f"rank {longest.rank} may hold up the others: {needs}; {doubt}"
     unknown = f"; for {counted(without, 'other')} that is unknown" if without else ""
-    return f"{NOBODY}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+    return f"{NOBODY_HOLDS_UP}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
 
 
 def who_comes_last(ranks: Ranks) -> str:

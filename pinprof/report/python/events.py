@@ -17,15 +17,15 @@ from pinprof.trace.links import follow, step_at
 from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, HostEvents, Int32s, Int64s, Table, Trace
 
-PLACED = ("op", "file", "line", "function")
-ON_HOST = ("name", "start_ms", "duration_ms", "thread", "step", *PLACED)
-ON_GPU = ("name", "start_ms", "duration_ms", "device", "stream", "thread", "step", *PLACED)
-OF_COPY = ("direction", "host_memory", "bytes", "exposed_ms", "reason")
+PLACE_COLUMNS = ("op", "file", "line", "function")
+HOST_COLUMNS = ("name", "start_ms", "duration_ms", "thread", "step", *PLACE_COLUMNS)
+GPU_COLUMNS = ("name", "start_ms", "duration_ms", "device", "stream", "thread", "step", *PLACE_COLUMNS)
+COPY_COLUMNS = ("direction", "host_memory", "bytes", "exposed_ms", "reason")
 CALL_KIND, OP_KIND = "call", "op"
 KINDS_OF_GPU_WORK = ("kernel", "copy", "memset")
 """The kinds of GPU work, by their number in `CATEGORIES`."""
-COLUMNS: Mapping[str, Sequence[str]] = {"kernel": ON_GPU, "copy": (*ON_GPU, *OF_COPY)}
-"""The columns of each kind; those of calls and ops are ON_HOST."""
+COLUMNS: Mapping[str, Sequence[str]] = {"kernel": GPU_COLUMNS, "copy": (*GPU_COLUMNS, *COPY_COLUMNS)}
+"""The columns of each kind; those of calls and ops are HOST_COLUMNS."""
 
 
 class EventTable(pd.DataFrame):
@@ -52,7 +52,7 @@ class EventTable(pd.DataFrame):
         return self._of(OP_KIND)
 
     def _of(self, kind: str) -> pd.DataFrame:
-        return self.loc[self["kind"] == kind, list(COLUMNS.get(kind, ON_HOST))]
+        return self.loc[self["kind"] == kind, list(COLUMNS.get(kind, HOST_COLUMNS))]
 
 
 def events_of(details: Details, *, knows_exposed: bool) -> EventTable:
@@ -156,7 +156,7 @@ class _Places:
 
 
 def _copies(details: Details, *, knows_exposed: bool) -> dict[str, object]:
-    """Return the columns of OF_COPY for all work of the GPU."""
+    """Return the columns of COPY_COLUMNS for all work of the GPU."""
     gpu, overlap = details.trace.gpu, details.overlap
     exposed_ms = np.full(len(gpu), np.nan)
     reason = np.full(len(gpu), NONE)

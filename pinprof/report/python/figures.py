@@ -48,11 +48,11 @@ PLOTLY_TEMPLATE = {
     }
 }
 """A template of plotly."""
-AROUND_PX = 120
-"""Pixels of the title and the legend of a figure."""
+TITLE_AND_LEGEND_PIXELS = 120
+"""What a figure is higher than its plot."""
 
 
-def numbers(profile: Profile) -> dict[str, go.Figure]:
+def figures_of_sums(profile: Profile) -> dict[str, go.Figure]:
     """Return the figures `copies`, `busy`, `stalls` and `host`, without those that are withheld."""
     why, host = profile.withheld, host_flame(profile)
     charts = {
@@ -65,13 +65,15 @@ def numbers(profile: Profile) -> dict[str, go.Figure]:
 
 
 def _titled(chart: PlotlyFigure, title: str) -> go.Figure:
-    figure, height = figure_of(chart), chart.layout["height"] + AROUND_PX
-    figure.update_layout(title_text=title, height=height, margin_t=AROUND_PX // 2, legend_traceorder="normal")
+    figure, height = figure_of(chart), chart.layout["height"] + TITLE_AND_LEGEND_PIXELS
+    figure.update_layout(
+        title_text=title, height=height, margin_t=TITLE_AND_LEGEND_PIXELS // 2, legend_traceorder="normal"
+    )
     return figure.update_layout(showlegend=bool(chart.keys))
 
 
 def figure_of(chart: PlotlyFigure) -> go.Figure:
-    """Return a chart as a figure with the page's looks, which another template replaces."""
+    """Return a chart as a figure in the page's style; users may set another template."""
     figure = go.Figure(json.loads(json.dumps(escaped({"data": chart.data, "layout": chart.layout}))))
     figure.update_layout(template=PLOTLY_TEMPLATE)
     return figure

@@ -107,7 +107,7 @@ def why_no_band(analysis: Analysis) -> str:
 
 
 def _clipped(lane: Lane, window: Window) -> Lane:
-    if lane.source is FRAME_SOURCE:  # its text says its own length, and most begin before the steps
+    if lane.source is FRAME_SOURCE:  # its text gives the whole length; most frames begin before the steps
         return lane
     start, end = (np.clip(times, window.start_ns, window.end_ns) for times in (lane.start_ns, lane.end_ns))
     return replace(lane, start_ns=start, end_ns=end)
@@ -228,14 +228,14 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
     def times(chosen: Bools) -> Intervals:
         return union(gpu.start_ns[rows[chosen]], gpu.end_ns[rows[chosen]])
 
-    computes, talks = gpu.is_compute[rows], is_collective_kernel(gpu)[rows]
+    computes, is_collective = gpu.is_compute[rows], is_collective_kernel(gpu)[rows]
     kernels, copies, memsets = map(times, (computes, gpu.is_transfer[rows], gpu.category[rows] == MEMSET))
-    alone, compute = subtract(kernels, copies), times(computes & ~talks)
+    without_copies, compute = subtract(kernels, copies), times(computes & ~is_collective)
     parts = {
         kinds.IDLE_KIND: gaps(union(gpu.start_ns[rows], gpu.end_ns[rows])),
         kinds.MEMSET_ONLY_KIND: subtract(subtract(memsets, kernels), copies),
-        kinds.COMPUTE_ONLY_KIND: intersect(alone, compute),
-        kinds.COLLECTIVE_ONLY_KIND: subtract(alone, compute),
+        kinds.COMPUTE_ONLY_KIND: intersect(without_copies, compute),
+        kinds.COLLECTIVE_ONLY_KIND: subtract(without_copies, compute),
         kinds.EXPOSED_COPY_KIND: subtract(copies, kernels),
         kinds.OVERLAPPED_COPY_KIND: intersect(kernels, copies),
     }
@@ -247,7 +247,7 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
 
 
 def _memory_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lane:
-    """Return what is allocated from each change to the next."""
+    """Return the allocated memory as a lane, with a rectangle from each change to the next."""
     start = trace.memory.at_ns[rows]
     end = np.append(start[1:], max(window.end_ns, int(start[-1])))
     inside = window.holds(start, end)

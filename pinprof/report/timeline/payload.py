@@ -29,14 +29,15 @@ from pinprof.trace.tables import NONE, Int64s, Trace
 Packed: TypeAlias = "list[int]"
 """The place of a column in the block: offset, bytes per value, number of values; a width of 0 is one value for all.
 
-A fourth number says that the differences of its values are kept, of any sign.
+A fourth number, 1, marks a column of differences, of any sign.
 """
 
 COLUMN_WIDTHS = ((1, np.uint8), (2, np.uint16), (4, np.uint32))
 TIMELINE_DEFLATE_LEVEL = 6
 """The level of deflate; 9 takes four times as long for 1 % less."""
 ABSENT_LINK, UNDRAWN_LINK, FIRST_LINK = 0, 1, 2
-"""A link to another event: there is none, it has no rectangle of its own, or its number plus this."""
+"""Codes of a link to another event: no such event, an event without a rectangle of its own, and the code of the first
+rectangle."""
 
 
 class PackedColumns:
@@ -51,8 +52,10 @@ class PackedColumns:
         first = int(values[0]) if len(values) else 0
         if (values == first).all():
             return [first, 0, len(values)]
-        top = int(values.max())
-        width, kind = next(((width, kind) for width, kind in COLUMN_WIDTHS if top < 1 << (8 * width)), (8, np.float64))
+        largest = int(values.max())
+        width, kind = next(
+            ((width, kind) for width, kind in COLUMN_WIDTHS if largest < 1 << (8 * width)), (8, np.float64)
+        )
         planes = values.astype(np.dtype(kind).newbyteorder("<")).view(np.uint8).reshape(-1, width).T
         offset = self._length
         self._parts.append(planes.tobytes())
@@ -61,7 +64,7 @@ class PackedColumns:
 
     def add_differences(self, values: np.ndarray) -> Packed:
         """Add a column as differences, of any sign."""
-        return [*self.add(folded(np.diff(values, prepend=0))), 1]
+        return [*self.add(zigzag(np.diff(values, prepend=0))), 1]
 
     def packed(self, header: dict[str, Any]) -> str:
         """Return the header (JSON behind its length in 4 bytes) and the columns, deflated and in base64."""
@@ -80,7 +83,7 @@ def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str
     trace, block = analysis.trace, PackedColumns()
     names: dict[str, int] = {}  # numbered in the order of their first use
     context = LaneContext(analysis)
-    numbers = {table: _numbers(drawing.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
+    numbers = {table: _link_codes(drawing.lanes, table, len(getattr(trace, table))) for table in ("calls", "gpu")}
     lanes = []
     for lane in drawing.lanes:
         columns = {**_lane_times(lane, view.start_ns), **lane.source.columns(context, lane)}
@@ -101,7 +104,7 @@ def packed(analysis: Analysis, drawing: PageDrawing, view: Window, *, since: str
     return block.packed(header)
 
 
-def folded(values: np.ndarray) -> Int64s:
+def zigzag(values: np.ndarray) -> Int64s:
     """Return integers of any sign as integers from 0 on: 0, -1, 1, -2, ... become 0, 1, 2, 3, ..."""
     return np.where(values < 0, -2 * values - 1, 2 * values)
 
@@ -113,7 +116,7 @@ def _codes(names: dict[str, int], column: Names) -> Int64s:
     return np.array(numbers, np.int64)[which]
 
 
-def _numbers(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:
+def _link_codes(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:
     """Return per row of a table the number of its rectangle over all lanes, plus FIRST_LINK; ABSENT_LINK for row -1."""
     numbers, base = np.full(count + 1, UNDRAWN_LINK, np.int64), 0
     numbers[NONE] = ABSENT_LINK
@@ -127,13 +130,13 @@ def _numbers(lanes: tuple[Lane, ...], table: str, count: int) -> Int64s:
 
 def _lane_times(lane: Lane, zero_ns: int) -> Columns:
     gaps = lane.start_ns - np.concatenate(([zero_ns], lane.end_ns[:-1]))
-    columns: Columns = {"gap": folded(gaps), "length": lane.end_ns - lane.start_ns, "kind": lane.kind}
+    columns: Columns = {"gap": zigzag(gaps), "length": lane.end_ns - lane.start_ns, "kind": lane.kind}
     columns |= {f"share {kind}": times for kind, times in lane.shares.items()}
     return {**columns, "count": lane.count, "busy": lane.busy_ns} if (lane.count > 1).any() else columns
 
 
 def _add_column(block: PackedColumns, names: dict[str, int], numbers: dict[str, Int64s], column: LaneColumn) -> Packed:
-    """Add a column and return its place; links rise as their lanes do, so that their differences are small."""
+    """Add a column and return its place; links rise along a lane, so their differences are small."""
     if isinstance(column, Names):
         return block.add(_codes(names, column))
     if isinstance(column, RowLinks):
@@ -144,7 +147,7 @@ def _add_column(block: PackedColumns, names: dict[str, int], numbers: dict[str, 
 def _header_of(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
     """Return what the header says of a lane."""
     source = lane.source
-    about = {
+    fields = {
         "group": lane.group,
         "label": lane.label,
         "source": source.name,
@@ -152,11 +155,11 @@ def _header_of(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
     }
     if source is WORK_SOURCE:
         device, stream = (int(column[lane.row[0]]) for column in (trace.gpu.device, trace.gpu.stream))
-        about |= {"device": device, "stream": f"stream {stream}"}
+        fields |= {"device": device, "stream": f"stream {stream}"}
     if lane.thread != NONE:
-        about["thread"] = lane.thread
+        fields["thread"] = lane.thread
     is_other = lane.thread != NONE and trace.threads[lane.thread].role != "main"
-    return {**about, "folded": True} if lane.folded or (is_shared and is_other) else about
+    return {**fields, "folded": True} if lane.folded or (is_shared and is_other) else fields
 
 
 def _kinds(drawing: PageDrawing) -> dict[int, dict[str, Any]]:

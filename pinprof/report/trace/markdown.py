@@ -1,4 +1,4 @@
-"""`pinprof report --md`: the report as Markdown for a pull request; names of the trace make no mention and no link."""
+"""`pinprof report --md`: the report as Markdown for a pull request; no name in it becomes a mention or a link."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -26,11 +26,11 @@ from pinprof.trace.sources import Sources
 MAX_SHOWN_FINDINGS = 3
 BAR_COLUMNS = 80
 MARKUP = re.compile(r"([\\`*_\[\]<>&~|$#])")
-"""What Markdown, or GitHub's formulas, would obey."""
-MARKUP_AT_START = re.compile(r"^(\d*)([-+=.)])(?=[-=\s]|$)")
-"""What would begin a list or draw a line."""
+"""Characters with a meaning in Markdown or in GitHub's formulas."""
+MARKUP_AT_LINE_START = re.compile(r"^(\d*)([-+=.)])(?=[-=\s]|$)")
+"""The beginning of a line that Markdown would take for a list or a rule."""
 REFERENCE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
-"""Where a space without width keeps GitHub from a mention, a reference or a link."""
+"""Positions at which a space without width keeps GitHub from a mention, a reference or a link."""
 CODE_SPAN = re.compile(r"`([^`]+)`")
 BACKTICKS = re.compile("`+")
 
@@ -83,13 +83,13 @@ def _finding(number: int, view: FindingView, quoting: Quoting) -> Iterator[str]:
 
 
 def inline(text: str) -> str:
-    """Return a sentence as Markdown: what stands between backticks is code, all else are letters."""
+    """Return a sentence as Markdown: text between backticks is code, all other characters are literal."""
     pieces = enumerate(CODE_SPAN.split(printable(text).lstrip()))
-    written = "".join(code_span(piece) if number % 2 else _letters(piece) for number, piece in pieces)
-    return MARKUP_AT_START.sub(r"\1\\\2", written)
+    written = "".join(code_span(piece) if number % 2 else _literal(piece) for number, piece in pieces)
+    return MARKUP_AT_LINE_START.sub(r"\1\\\2", written)
 
 
-def _letters(text: str) -> str:
+def _literal(text: str) -> str:
     return REFERENCE.sub("\N{ZERO WIDTH SPACE}", MARKUP.sub(r"\\\1", text))
 
 
@@ -101,7 +101,7 @@ def code_span(text: str) -> str:
 
 
 def fenced(text: str, language: str) -> str:
-    """Return lines as a block of code, which nothing in them ends."""
+    """Return lines as a block of code that no backticks in them end."""
     ticks = "`" * max(_longest_run(text) + 1, 3)
     return f"{ticks}{language}\n{text}\n{ticks}"
 

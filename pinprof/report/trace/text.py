@@ -56,7 +56,7 @@ BRIEF_FORMS = ((3, 3), (3, 1), (3, 0), (2, 1), (1, 1), (1, 0))
 MAX_EVIDENCE_CHARS = 185
 """Characters of the evidence of a finding without a place."""
 SOURCE_CHANGED = "(the source has changed since the recording)"
-STATEMENT = "The trace "
+STATEMENT_PREFIX = "The trace "
 """A fix that begins so only says what the trace shows or lacks: nothing to do, and so without an arrow."""
 MIN_CODE_CHARS = 24
 """The least characters of a line of code next to its place; with less room it stands below it."""
@@ -249,7 +249,7 @@ def _brief_finding(
         yield from _where(view.finding, quoting, width)
     if view.finding.evidence.surprise and not is_terse:
         yield Padding(Text(capitalized(view.finding.evidence.surprise), "dim"), (0, 0, 0, FINDING_INDENT))
-    arrow = "" if view.do.startswith(STATEMENT) else "→ "
+    arrow = "" if view.do.startswith(STATEMENT_PREFIX) else "→ "
     yield hanging(Text(" " * FINDING_INDENT + arrow), Text(capitalized(view.do)))
     if view.then and number == 1:
         yield Padding(Text(capitalized(view.then), "dim"), (0, 0, 0, FINDING_INDENT))

@@ -40,10 +40,10 @@ from pinprof.verdict.verdict import LimitCost
 
 MIN_LOST_SHARE_OF_STEP = 0.02
 """Less lost time is not what to look at first."""
-MEASURE = "pinprof run SCRIPT measures the step without the profiler"
+ADVICE_TO_MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """Advice where an estimated step is too uncertain to tell causes apart."""
 REPORT_ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
-IN_JOB = "the comparison of the ranks shows who waits for whom"
+ADVICE_IN_JOB = "the comparison of the ranks shows who waits for whom"
 LESS_OFTEN = {
     "evaluation": "evaluate less often, or on less data",
     "epoch_end": "persistent_workers=True keeps the workers of a DataLoader from one epoch to the next",
@@ -237,7 +237,7 @@ def advice(screen: FirstScreen) -> FirstAction:
     if verdict.cause is not None:
         return _first(_answer(profile, verdict.cause))
     if verdict.between:
-        return _first(f"{REPORT_ALL_RANKS}; {MEASURE}" if screen.lacks_ranks else MEASURE)
+        return _first(f"{REPORT_ALL_RANKS}; {ADVICE_TO_MEASURE}" if screen.lacks_ranks else ADVICE_TO_MEASURE)
     return FirstAction(why_no_finding(screen) or "No single change saves a measurable time.", None)
 
 
@@ -308,7 +308,7 @@ def _answer(profile: Profile, cause: LimitName) -> str:
     makes them longer.
     """
     if cause == COMMUNICATION and profile.of_job:
-        return IN_JOB
+        return ADVICE_IN_JOB
     if cause == IRREGULAR:
         longest = sorted(profile.unlike, key=lambda irregular: -irregular.per_step_ns)
         less_often = [LESS_OFTEN[irregular.reason] for irregular in longest if irregular.reason in LESS_OFTEN]

@@ -1,4 +1,4 @@
-from pinprof.rules.copies import UNPINNED, search_pageable
+from pinprof.rules.copies import SENT_UNPINNED, search_pageable
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
 from pinprof.trace.tables import HTOD
@@ -15,7 +15,7 @@ RULE = Rule(
     "block the host.",
     why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
     "after waiting for the stream: the copy is slow, blocks the host even with non_blocking=True, and only kernels "
-    f"that were queued before can hide it. {UNPINNED[0].upper()}{UNPINNED[1:]}: bare, in an object, or by a queue.",
+    f"that were queued before can hide it. I{SENT_UNPINNED[1:]}: bare, in an object, or by a queue.",
     fix="Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill it, "
     "each time after an event that shows that its last copy has ended. What a fresh pinned tensor in each step costs "
     "or saves depends on the machine: pinprof bench measures it (E1).",

@@ -15,7 +15,7 @@ FIX_OF_SMALL_COPIES = "Add non_blocking=True: the driver takes copies this small
 
 
 def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for blocking copies, but not for those of pageable memory that other rules find: the driver stages it."""
+    """Look for blocking copies, except for copies of pageable memory that other rules find."""
     gpu, copy = details.trace.gpu, details.syncs.stalls.copy
     are_small = are_small_to_gpu(gpu, np.arange(len(gpu)))
     of_others = (gpu.host_memory == PAGEABLE) & (has_unpinned_batches(details) | ~are_small)
@@ -33,8 +33,8 @@ RULE = Rule(
     answers=("copy",),
     what_if="--non-blocking",
     numbers="equal",
-    looks_at="HtoD copies of pinned memory, or so small that the driver sends them along, after which the host waits "
-    "for the stream.",
+    looks_at="HtoD copies after which the host waits for the stream: of pinned memory, or so small that the driver "
+    "sends them along with the call.",
     why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
     fix="x.to(device, non_blocking=True). Copies of pageable memory are those of PIN101 and PIN104: until they are "
     "pinned, non_blocking=True does no harm, and saves next to nothing.",

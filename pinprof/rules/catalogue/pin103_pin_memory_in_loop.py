@@ -14,7 +14,7 @@ from pinprof.trace.threads import PIN_OPS
 
 
 def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for tensors pinned by the main thread in the step; what a DataLoader without workers pins does not count."""
+    """Look for tensors that the main thread pins in the step, except in a DataLoader without workers."""
     ops = details.trace.ops
     chosen = (
         ops.named(PIN_OPS.__contains__)

@@ -38,13 +38,13 @@ RULE = Rule(
     "copy of the same bytes.",
     fix="Put them into one tensor on the host, copy that, and take views of it on the GPU. If the collate_fn of a "
     "DataLoader with pin_memory=True makes it, it is pinned, too; a worker must not pin by itself.",
-    before="parts = [x.to(device) for x in small]  # each has to be launched and to start",
+    before="parts = [x.to(device) for x in small]  # each pays for its launch and its start",
     code="packed = torch.cat([x.reshape(-1) for x in small])  # best in the loader's collate_fn\n"
     "flat = packed.to(device, non_blocking=True).split([x.numel() for x in small])\n"
     "parts = [part.view(x.shape) for part, x in zip(flat, small)]",
     safe_if="The tensors have one dtype, or are packed per dtype. No part changes its size or outlives the others: "
     "they share memory.",
-    near_miss="parts = [x.to(device) for x in small[:4]]  # so few cost less than to pack them",
+    near_miss="parts = [x.to(device) for x in small[:4]]  # so few cost less than packing them",
     change=Change(r"\.(?:to|cuda|copy_)\(", "pack them into one copy"),
     search=_small,
 )

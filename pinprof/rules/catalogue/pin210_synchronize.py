@@ -1,4 +1,4 @@
-from pinprof.analyses.syncs.causes import SYNCHRONIZES
+from pinprof.analyses.syncs.causes import SYNCHRONIZE_CAUSES
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.wait_sites import waits_of
 
@@ -37,5 +37,5 @@ RULE = Rule(
     "passed to record_stream, until their use has ended.",
     near_miss="torch.cuda.current_stream().wait_stream(side)  # the GPU waits, the host goes on",
     change=Change(r"\bsynchronize\(", "remove it from the step"),
-    **waits_of(*SYNCHRONIZES, guarding=False),
+    **waits_of(*SYNCHRONIZE_CAUSES, guarding=False),
 )

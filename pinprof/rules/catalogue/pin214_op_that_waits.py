@@ -13,10 +13,10 @@ RULE = Rule(
     fix="The op and the stack show where: look there for a way without a wait. torch.linalg has cholesky_ex, inv_ex "
     "and solve_ex, which leave the check to you; torch.where takes a number on the GPU; one_hot takes num_classes. If "
     "an op has to wait, call it rarely, or where the host waits anyway.",
-    before="factor = torch.linalg.cholesky(a)  # reads on the host whether there is one\n\n"
+    before="factor = torch.linalg.cholesky(a)  # the host reads whether it exists\n\n"
     "# or a value on the GPU:\n"
-    "x = x.masked_fill(mask, value)  # reads it",
-    code="factor, info = torch.linalg.cholesky_ex(a)  # info stays on the GPU: not 0 where there is none\n\n"
+    "x = x.masked_fill(mask, value)  # the host reads value",
+    code="factor, info = torch.linalg.cholesky_ex(a)  # info stays on the GPU; it is not 0 on failure\n\n"
     "# or a value on the GPU:\n"
     "x = torch.where(mask, value, x)",
     safe_if="Your code checks info, on the GPU or later: otherwise a failure goes unnoticed, and factor is invalid. "

@@ -1,4 +1,4 @@
-from pinprof.analyses.syncs.causes import SYNCHRONIZES
+from pinprof.analyses.syncs.causes import SYNCHRONIZE_CAUSES
 from pinprof.rules.rule import Change, Rule
 from pinprof.rules.snippets import COST_OF_LATER, REFILL, read_later
 from pinprof.rules.wait_sites import waits_of
@@ -33,5 +33,5 @@ RULE = Rule(
     f"{COST_OF_LATER}",
     near_miss="host.copy_(x)  # has ended when the call returns\ntorch.cuda.synchronize()  # guards nothing (PIN210)",
     change=Change(r"\bsynchronize\(", "do not remove it: wait for the copy where its memory is used"),
-    **waits_of(*SYNCHRONIZES, guarding=True),
+    **waits_of(*SYNCHRONIZE_CAUSES, guarding=True),
 )

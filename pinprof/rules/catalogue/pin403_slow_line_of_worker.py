@@ -17,7 +17,7 @@ MIN_LINE_SHARE_OF_BATCH = 0.1
 """A line that takes a smaller share of a batch is not named."""
 MAX_WORKER_LINES = 3
 """Lines that a sentence names."""
-MOST_OF_LINE = 0.5
+MIN_SHARE_OF_LINE = 0.5
 """A line is said to call a function that takes more of its samples. Workers are late if a step waits for them for a
 larger share of its time: to receive a batch takes less."""
 
@@ -33,7 +33,7 @@ def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
     lines = [
         (line, share) for line, share in sorted(lines, key=lambda pair: -pair[1]) if share >= MIN_LINE_SHARE_OF_BATCH
     ]
-    wait = feed.input_ns if feed.input_ns >= MOST_OF_LINE * step else feed.wait_ns if feed.is_late(step) else 0.0
+    wait = feed.input_ns if feed.input_ns >= MIN_SHARE_OF_LINE * step else feed.wait_ns if feed.is_late(step) else 0.0
     if not wait or not lines or not worker.steps:
         return
     batch, cost = worker.window_ms * 1e6 / worker.steps, wait * lines[0][1]
@@ -54,9 +54,9 @@ def _line_code(line: CalledLine) -> str:
     package, names = "", line.parts[:1]
     if line.libraries:
         call, count = line.libraries[0]
-        if count > MOST_OF_LINE * line.count:
+        if count > MIN_SHARE_OF_LINE * line.count:
             package, names = call.package, ((" → ".join(call.names), count),)
-    called = [name for name, count in names if count > MOST_OF_LINE * line.count]
+    called = [name for name, count in names if count > MIN_SHARE_OF_LINE * line.count]
     words = " ".join((package, *called)).strip()
     return f"{at(line.place)}{f' in {words}' if words else ''}"
 

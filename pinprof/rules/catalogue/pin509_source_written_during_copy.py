@@ -9,7 +9,7 @@ RULE = Rule(
     title="a pinned source that the host may write over during its copy",
     numbers=None,
     looks_at="Non-blocking HtoD copies of pinned memory that have not ended when the same thread, in the same step, "
-    "writes in place on the host (zero_, fill_, copy_, …), in an op of 0.5 ms or more and at a rate at which memory is "
+    "writes in place on the host (zero_, fill_, copy_, …), in an op of 0.5 ms or more, as fast as memory can be "
     "written, before it waits or records an event. Where shapes were recorded, an input of the op has the size of the "
     "copy.",
     why="x.to('cuda', non_blocking=True) returns before the GPU has read pinned memory: it does that when the copy's "

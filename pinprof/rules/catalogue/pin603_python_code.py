@@ -6,7 +6,7 @@ from math import inf
 
 import numpy as np
 
-from pinprof.analyses.host_samples import LOCALS, SAMPLED_PHASES, CalledLine, HostSums, LibraryCall
+from pinprof.analyses.host_samples import LOCALS_MARK, SAMPLED_PHASES, CalledLine, HostSums, LibraryCall
 from pinprof.analyses.launches import PAUSE_MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.analyses.steps import timed
@@ -23,8 +23,8 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.spans.idle_times import python_in_nodes
-from pinprof.trace.spans.one_time_work import NEVER
-from pinprof.trace.spans.phases import NODE, torch_times
+from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL
+from pinprof.trace.spans.phases import NODE_PREFIX, torch_times
 from pinprof.trace.tables import Trace
 
 MIN_PYTHON_SHARE_OF_STEP = 0.1
@@ -195,7 +195,7 @@ def _paused(details: Details, times: Intervals) -> _Paused:
     phase = next(
         (name for name, part in parts.items() if 0 < SHARE_NAMED_ALONE * whole <= length(intersect(times, part))), ""
     )
-    in_torch = intersect(times, parts.get(phase, NEVER))
+    in_torch = intersect(times, parts.get(phase, NO_TIMES_AT_ALL))
     nodes = _nodes_around(trace, in_nodes)
     paused = _Paused(len(rows), times, in_nodes, nodes, in_torch, phase, code_in_pauses(trace, details.sources, times))
     return replace(paused, code=paused.code or _learned_code(paused, trace.info.backward))
@@ -204,11 +204,11 @@ def _paused(details: Details, times: Intervals) -> _Paused:
 def _nodes_around(trace: Trace, times: Intervals) -> tuple[str, ...]:
     """Return the names of the nodes of the autograd engine that have most of these times, most first."""
     ops = trace.ops
-    rows = np.flatnonzero(ops.named(lambda name: name.startswith(NODE)))
+    rows = np.flatnonzero(ops.named(lambda name: name.startswith(NODE_PREFIX)))
     within = np.bincount(ops.name[rows], covered(times, ops.start_ns[rows], ops.end_ns[rows]), len(ops.names))
     most = np.argsort(-within, kind="stable")[:MAX_NODES_NAMED]
     return tuple(
-        ops.names[code].removeprefix(NODE)
+        ops.names[code].removeprefix(NODE_PREFIX)
         for code in most.tolist()
         if within[code] >= MIN_SHARE_NAMED * within.sum() > 0
     )
@@ -239,11 +239,6 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     return text
 
 
-def _shared(code: PauseCode, per: int) -> str:
-    """Return the functions that share the time of a library's function; nothing where it is the time of one."""
-    return listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MAX_THINGS_NAMED)
-
-
 def _named_code(code: PausedCode, per: int) -> str:
     """Return the places that take most of the pauses, or the one that takes more than half."""
     first = code.places[0]
@@ -263,7 +258,7 @@ def _named_code(code: PausedCode, per: int) -> str:
 
 def _code(code: PauseCode, per: int) -> str:
     """Return the place of code, and what it calls there, to follow the time that it takes."""
-    shared = _shared(code, per)
+    shared = listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MAX_THINGS_NAMED)
     called = f"{code.called[0]} ({shared})" if shared and code.called else " → ".join(code.called)
     library = f" in {' '.join(filter(None, (code.package, called)))}" if code.package or called else ""
     if code.between:
@@ -331,7 +326,7 @@ def _parts(host: HostSums | None, line: CalledLine) -> Sequence[str]:
     """Return the functions that share the samples of a line which takes most of them in no single one, most first."""
     least = MIN_PART_SHARE_OF_SAMPLES * host.samples if host else inf
     shared = (name for name, count in line.parts if name not in SAMPLED_PHASES and count >= least)
-    return [name for name in shared if LOCALS not in name][:MAX_THINGS_NAMED]
+    return [name for name in shared if LOCALS_MARK not in name][:MAX_THINGS_NAMED]
 
 
 RULE = Rule(

@@ -8,11 +8,11 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import host_ops, late_ns
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import LONGEST_NAMED_CHARS
-from pinprof.trace.spans.phases import NODE
+from pinprof.trace.spans.phases import NODE_PREFIX
 
 FIX_OF_WRITES = (
-    "Write on the GPU what it needs there, or fill another buffer in a DataLoader's worker. What is written in place "
-    "in each step, such as a buffer that is filled for a copy, cannot be written once before the loop."
+    "Write the values on the GPU if only the GPU needs them, or fill another buffer in a DataLoader's worker. A buffer "
+    "that each step fills in place, such as the source of a copy, cannot be filled once before the loop."
 )
 """What to do about an op that writes in place."""
 
@@ -22,15 +22,16 @@ def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
     if not late:
         return
     for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
-        if name.startswith(NODE):  # it runs Python (PIN603), or others had the thread's CPU, or Python's lock
+        if name.startswith(NODE_PREFIX):  # it runs Python (PIN603), or others had the thread's CPU, or Python's lock
             continue
-        alike = rows[[ops.name_of(row) == name for row in rows.tolist()]]
-        time, count = float(ops.duration_ns[alike].sum()) / profile.steps.divisor, len(alike) / profile.steps.divisor
+        same_op = rows[[ops.name_of(row) == name for row in rows.tolist()]]
+        time = float(ops.duration_ns[same_op].sum()) / profile.steps.divisor
+        count = len(same_op) / profile.steps.divisor
         yield Evidence(
             min(time, late),
             f"{shortened(name, LONGEST_NAMED_CHARS)}, {how_many(count)} {profile.steps.per}: "
             f"the host computes for {duration(time)} as traced, and launches nothing meanwhile",
-            edits=Edits(removed_ops=frozenset(alike.tolist())),
+            edits=Edits(removed_ops=frozenset(same_op.tolist())),
             fix=FIX_OF_WRITES if IN_PLACE_OP.match(name) else "",
         )
 

@@ -12,7 +12,7 @@ from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
 from pinprof.trace.spans.one_time_work import (
-    REGION,
+    REGION_PREFIX,
     ThreadTimes,
     capture_times,
     compile_times,
@@ -52,11 +52,11 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
         for _, took, what in works
     ]
     outlasts = not again[whole].all() and all(took[took > 0].mean() >= profile.step_ns for _, took, _ in works)
-    regular = again & trace.steps.complete & (not outlasts)  # no step that compiles, if it outlasts the regular step
+    regular = again & trace.steps.complete & (not outlasts)  # compiling that outlasts a step makes it irregular
     removed = frozenset(row for times, _, _ in works for row in _rows(trace, times, regular))
     cost = sum(float(took.sum()) for _, took, _ in works) / float(whole.sum())
     place, guards = _guards(trace)
-    text = f"{'; '.join(words)}{_made(trace, again)}{guards}"
+    text = f"{'; '.join(words)}{_new_regions(trace, again)}{guards}"
     yield Evidence(cost, text, *place, edits=Edits(removed_times=removed), is_irregular=not regular.any())
 
 
@@ -75,13 +75,13 @@ def _rows(trace: Trace, times: ThreadTimes, again: Bools) -> list[tuple[int, int
     return list(zip(*(column[kept].tolist() for column in times), strict=True))
 
 
-def _made(trace: Trace, again: Bools) -> str:
+def _new_regions(trace: Trace, again: Bools) -> str:
     """Return which compiled code runs for the first time in these steps, to follow the evidence."""
     ops = trace.ops
-    rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION)))
+    rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION_PREFIX)))
     names, first = np.unique(ops.name[rows], return_index=True)
     step = step_at(trace.steps, ops.start_ns[rows[first]])
-    new = sorted(ops.names[name].removeprefix(REGION) for name in names[(step != NONE) & again[step]].tolist())
+    new = sorted(ops.names[name].removeprefix(REGION_PREFIX) for name in names[(step != NONE) & again[step]].tolist())
     return f"; new there (frame/version): {listed(new, MAX_REGIONS_NAMED)}" if new else ""
 
 
@@ -104,7 +104,7 @@ RULE = Rule(
     code="compiled = torch.compile(model, dynamic=True)  # one code for all lengths\n\n"
     "for x in batches:\n"
     "    train(compiled(x))",
-    safe_if="Code for all sizes can be slower than code for one. CUDA graphs are recorded for each size all the same: "
+    safe_if="Code for all sizes can be slower than code for one. CUDA graphs are still recorded for each size: "
     'for mode="reduce-overhead" pad to few sizes instead.',
     near_miss="compiled = torch.compile(model)  # called with one shape: compiles once",
     search=_compiling,

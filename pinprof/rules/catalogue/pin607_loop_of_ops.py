@@ -10,7 +10,7 @@ from pinprof.ground.units import counted, duration, how_many, listed, percent, s
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
-from pinprof.rules.loops import NORM_OPS, SEQUENTIAL, Loop, LoopKind, find_loops, in_one_call, place_of_loop
+from pinprof.rules.loops import NORM_OPS, SEQUENTIAL_LOOPS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
 from pinprof.rules.rule import Evidence, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED
 from pinprof.trace.lines import Place
@@ -21,7 +21,7 @@ MIN_LOOP_SHARE_OF_STEP = 0.01
 MAX_OPS_OF_LOOP_NAMED = 6
 """Ops of a repetition that a sentence names."""
 LONG_KERNEL_NS = 20_000.0
-"""Where half of the kernels of a loop take longer, the GPU has enough to do."""
+"""If half of the kernels of a loop take longer, the GPU has enough to do."""
 SHORT_KERNEL_NS = 2_500.0
 """A kernel on a tensor of one layer takes no longer: it lasts as long as a kernel takes to start and to end. In
 recordings of loops over 100 tensors on an H200, 100 kernels of 1.2 µs became one of 18, and 200 became two of 24."""
@@ -34,10 +34,10 @@ FIX_OF_LOOP: dict[LoopKind, str] = {
     "torch._foreach_norm on lists; clip_grad_norm_ with foreach=True; for averaged weights AveragedModel with "
     "multi_avg_fn=get_ema_multi_avg_fn(decay).",
     "gather": "One call for all indices: torch.gather, torch.take_along_dim, or x[rows, columns] with tensors of both.",
-    "module": "Call the module once on all parts as one batch: torch.stack them first where they are apart, and let "
-    "torch.vmap do it where the code is written for one sample.",
+    "module": "Call the module once on all parts as one batch: torch.stack them first if they are separate tensors. "
+    "torch.vmap does it if the code is written for one sample.",
     "ops": "One op on a tensor of all parts, with a dimension for what the loop counts, and one sum or mean over it; "
-    "torch.vmap does it where the code is written for one part.",
+    "torch.vmap does it if the code is written for one part.",
     "cell": "torch.nn.LSTM, GRU or RNN in place of the cell: each repetition needs the one before, and one call runs "
     "them all. Where it has to be this cell, a CUDA graph of the loop, or torch.compile, spares launches.",
     "written cell": "It looks like a recurrent cell: each repetition needs the one before, so that no batch can do "
@@ -84,7 +84,7 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
         listed([shortened(name, LONGEST_NAMED_CHARS) for name in loop.ops], MAX_OPS_OF_LOOP_NAMED) for loop in loops
     )
     repeated = list(map(" ".join, zip(named, times, strict=True)))
-    more = f"; the backward pass of it makes {how_many(gradients)} more" if gradients else ""
+    more = f"; its backward pass makes {how_many(gradients)} more" if gradients else ""
     text = (
         f"the same ops run again and again, with no wait in between: "
         f"{listed(repeated, MAX_THINGS_NAMED, '; ')} {profile.steps.per}, which is "
@@ -111,7 +111,7 @@ def _title(loop: Loop, times: str) -> str:
 def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
     """Return what changes if one call does the work of each loop; of cells, if a graph launches them."""
     kind = loops[0].kind
-    if kind in SEQUENTIAL:
+    if kind in SEQUENTIAL_LOOPS:
         rows = np.concatenate([run.calls for loop in loops for run in (*loop.runs, *loop.of_backward)])
         return Edits(graphed=frozenset(rows.tolist()))
     longest = SHORT_KERNEL_OF_MODULE_NS if kind == "module" else SHORT_KERNEL_NS

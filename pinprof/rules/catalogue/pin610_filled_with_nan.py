@@ -37,9 +37,9 @@ RULE = Rule(
     short="leave them unfilled",
     answers=("launch", "host", "gpu"),
     numbers="equal",
-    looks_at="aten::fill_ within aten::empty and its like, which write nothing by themselves.",
+    looks_at="aten::fill_ within aten::empty and similar ops, which write nothing by themselves.",
     why="torch.use_deterministic_algorithms(True) also has torch fill memory that it allocates: code that reads "
-    "it too early gets the same numbers each time. That is a launch and a pass over the memory for each new tensor.",
+    "it too early gets the same numbers each time. That costs a launch and a pass over the memory for each new tensor.",
     fix="torch.utils.deterministic.fill_uninitialized_memory = False; the algorithms stay deterministic.",
     before="torch.use_deterministic_algorithms(True)\n\nfor x in batches:\n    train(model(x))",
     code="import torch.utils.deterministic\n\n"
@@ -48,6 +48,6 @@ RULE = Rule(
     "for x in batches:\n"
     "    train(model(x))",
     safe_if="No code reads memory that it has not written, as from torch.empty.",
-    near_miss="torch.full((8,), float('nan'), device=device)  # what the program fills itself",
+    near_miss="torch.full((8,), float('nan'), device=device)  # the program itself fills it",
     search=_fills,
 )

@@ -10,7 +10,7 @@ from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import cost_of_ops
 from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import in_complete_steps
-from pinprof.trace.spans.phases import ADDS, TO_WEIGHT
+from pinprof.trace.spans.phases import ADD_OPS, TO_WEIGHT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 
@@ -56,7 +56,7 @@ def _first_adds(trace: Trace, zeros: Int64s) -> Int64s:
     if int(optimizer_marks(trace.annotations, "zero_grad").sum()) > len(trace.steps) or not len(zeros):
         return np.empty(0, np.int64)
     gives = ops.named(ACCUMULATING_NODES.__contains__)
-    adds = np.flatnonzero(ops.named(ADDS.__contains__) & (parent != NONE))
+    adds = np.flatnonzero(ops.named(ADD_OPS.__contains__) & (parent != NONE))
     adds = adds[gives[parent[adds]]]
     between = (
         ~ops.named(lambda name: name.startswith(ENGINE_PREFIX)) & (parent == NONE) & trace.has_role("main")[ops.thread]

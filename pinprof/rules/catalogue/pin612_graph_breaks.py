@@ -10,7 +10,7 @@ from pinprof.rules.rule import Evidence, Rule
 from pinprof.rules.sums import at, in_complete_steps
 from pinprof.trace.links import step_at
 from pinprof.trace.metadata.run_log import CompilerNote
-from pinprof.trace.spans.one_time_work import REGION
+from pinprof.trace.spans.one_time_work import REGION_PREFIX
 from pinprof.trace.tables import Trace
 
 MAX_BREAKS_NAMED = 4
@@ -46,7 +46,7 @@ def _runs(profile: Profile, notes: Iterable[CompilerNote]) -> bool:
 def _pieces(trace: Trace) -> tuple[int, float]:
     """Return how often compiled code runs in the complete steps, and the time in ns between two such runs of a step."""
     ops = trace.ops
-    rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION)))
+    rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION_PREFIX)))
     rows = rows[in_complete_steps(trace, ops.start_ns[rows])]
     step = step_at(trace.steps, ops.start_ns[rows])
     between = (ops.start_ns[rows][1:] - ops.end_ns[rows][:-1])[step[1:] == step[:-1]]

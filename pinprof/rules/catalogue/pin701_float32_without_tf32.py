@@ -13,9 +13,9 @@ from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import FULL_FLOAT32, HALF, OF_CONVOLUTION, TF32
 
 MAJOR_WITH_TF32 = 8
-"""The compute capability from which on a GPU has TF32."""
+"""The least major compute capability of GPUs with TF32."""
 LONGEST_KERNEL_CHARS = 60
-"""Characters of a kernel's name that a sentence names."""
+"""Characters of a kernel's name in a sentence."""
 DEFAULT_OF_TF32 = {
     "matrix products": "torch has TF32 off for these by default",
     "convolutions": "torch has TF32 on for these by default, so the program turned it off",
@@ -31,13 +31,15 @@ def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
     full &= ~tf32 & ~half
     convolution = _of_convolutions(trace, rows)
     kinds = zip(DEFAULT_OF_TF32, (~convolution, convolution), strict=True)
-    plain = [(what, full & of_kind) for what, of_kind in kinds if (full & of_kind).any() and not (tf32 & of_kind).any()]
-    chosen = np.any([of_kind for _, of_kind in plain] or [np.zeros(len(rows), bool)], axis=0)
+    without_tf32 = [
+        (what, full & of_kind) for what, of_kind in kinds if (full & of_kind).any() and not (tf32 & of_kind).any()
+    ]
+    chosen = np.any([of_kind for _, of_kind in without_tf32] or [np.zeros(len(rows), bool)], axis=0)
     time = per_step(trace, profile, rows[chosen])
     if not matters(profile, time):
         return
     words = []
-    for what, of_kind in plain:
+    for what, of_kind in without_tf32:
         count = counted(int(of_kind.sum()) / profile.steps.divisor, "kernel")
         kernel = shortened(named(trace, rows, of_kind)[0], LONGEST_KERNEL_CHARS)
         words.append(

@@ -19,7 +19,7 @@ from pinprof.trace.threads import optimizer_marks
 
 MIN_GRADIENT_ELEMENTS = 10_000
 """Collectives of fewer elements are of metrics, or of the statistics of normalizations; gradients come in buckets."""
-REDUCING = re.compile(r"(?i)all_?reduce|reduce_?scatter")
+REDUCING_KERNEL = re.compile(r"(?i)all_?reduce|reduce_?scatter")
 """What names a collective that adds up, or the kernel of one."""
 
 
@@ -44,23 +44,23 @@ def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
     others = trace.launches_work.copy()
     others[launch[rows]] = False
     rows = rows[trace.steps.holds(trace.links.activity_step[rows])]
-    rows = rows[np.argsort(trace.launched_ns[rows], kind="stable")]
+    rows = rows[np.argsort(trace.links.launched_ns[rows], kind="stable")]
     rows = rows[[_adds_up(trace, row, least_elements) for row in rows.tolist()]]
     computing = np.flatnonzero(others)
-    before = np.searchsorted(trace.calls.start_ns[computing], trace.launched_ns[rows]) - 1
+    before = np.searchsorted(trace.calls.start_ns[computing], trace.links.launched_ns[rows]) - 1
     rows, computed = rows[before >= 0], phase[computing]
     behind, group = computed[before[before >= 0]], trace.gpu.group[rows]
     of_layers = group[(behind == FORWARD) & (group != NONE)]
     chosen = (behind != FORWARD) & ~np.isin(group, of_layers)
     forward = trace.calls.start_ns[computing[computed == FORWARD]]
-    return Reductions(rows[chosen], behind[chosen], np.searchsorted(forward, trace.launched_ns[rows[chosen]]))
+    return Reductions(rows[chosen], behind[chosen], np.searchsorted(forward, trace.links.launched_ns[rows[chosen]]))
 
 
 def _adds_up(trace: Trace, row: int, least_elements: int) -> bool:
     gpu, message = trace.gpu, trace.gpu.message[row]
     called = gpu.names[gpu.collective[row]] if gpu.collective[row] != NONE else gpu.name_of(row)
     match = MESSAGE.fullmatch(gpu.names[message]) if message != NONE else None
-    return bool(REDUCING.search(called)) and (match is None or int(match[2]) >= least_elements)
+    return bool(REDUCING_KERNEL.search(called)) and (match is None or int(match[2]) >= least_elements)
 
 
 class _Pass(NamedTuple):
@@ -106,7 +106,7 @@ def _passes(trace: Trace) -> Iterator[_Pass]:
     marks, (rows, phase, forward) = trace.annotations, reductions_of(trace, MIN_GRADIENT_ELEMENTS)
     updates = np.sort(marks.start_ns[optimizer_marks(marks, "step")])
     rows, forward = rows[phase == BACKWARD], forward[phase == BACKWARD]
-    places = list(zip(np.searchsorted(updates, trace.launched_ns[rows]).tolist(), forward.tolist(), strict=True))
+    places = list(zip(np.searchsorted(updates, trace.links.launched_ns[rows]).tolist(), forward.tolist(), strict=True))
     for place, numbers in groupby(range(len(rows) if len(updates) else 0), key=places.__getitem__):
         yield _Pass(place[0], rows[list(numbers)])
 

@@ -9,7 +9,7 @@ from pinprof.document import ByteSize, doc
 from pinprof.trace.lines import MAX_RECORDED_MS, Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
 from pinprof.trace.metadata.sampled_stacks import HostProfile
 
-PREFETCHED = 2
+BATCHES_PREFETCHED_PER_WORKER = 2
 """Torch's default of `prefetch_factor`."""
 PossibleMs: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_RECORDED_MS)]
 
@@ -114,7 +114,11 @@ class Made:
 
 def batches_held(made: Made | None) -> int | None:
     """Return how many batches the queues hold from which the steps drew; None if that is unknown."""
-    held = [loader.num_workers * (loader.prefetch_factor or PREFETCHED) for loader in made.drawn] if made else []
+    held = (
+        [loader.num_workers * (loader.prefetch_factor or BATCHES_PREFETCHED_PER_WORKER) for loader in made.drawn]
+        if made
+        else []
+    )
     return max(held, default=0) or None
 
 

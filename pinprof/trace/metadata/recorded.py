@@ -19,7 +19,7 @@ from pinprof.trace.metadata.sampled_stacks import host_of_metadata
 from pinprof.trace.reader.events import Metadata
 from pinprof.trace.tables import Activities
 
-LONGEST_VALUE_BYTES = 4 << 20
+MAX_VALUE_BYTES = 4 << 20
 """A longer value is not read: the longest, 5,000 sampled stacks, has less than half."""
 
 
@@ -80,7 +80,7 @@ def _decoded(raw: msgspec.Raw) -> Any:
     """Return the value of a metadata key, None where it is missing or broken, too long, or has too large a number."""
     text = memoryview(raw)
     try:
-        value = msgspec.json.decode(text) if 0 < len(text) <= LONGEST_VALUE_BYTES else None
+        value = msgspec.json.decode(text) if 0 < len(text) <= MAX_VALUE_BYTES else None
         return value if _fits(value) else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -31,20 +31,20 @@ RECORDED = "recorded"
 """The window whose steps are the trace."""
 WATCH_WINDOW = "watch"
 """The window in which torch's sync debug mode alone reports waits."""
-PROFILED = ("profiler warm-up", RECORDED, "lines")
+PROFILED_WINDOWS = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
 
-MAY_BE_USUAL = (EVALUATION, CHECKPOINT, GARBAGE)
+POSSIBLY_USUAL_WORK = (EVALUATION, CHECKPOINT, GARBAGE)
 USUAL_SHARE_OF_STEPS = 2 / 3
-"""Such work in more than this share of all steps is a part of the step. With two batches in an epoch it is in half of
-the steps."""
+"""Such work in more than this share of all steps is a part of the step. With two batches in an epoch, an evaluation is
+in half of the steps."""
 
 NOWHERE = -1
 """Stands for no place."""
 MAX_LOGGED_AMOUNT = 10**17
 """A log with a larger number of steps, or of ns (three years), is corrupt."""
 Amount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGGED_AMOUNT)]
-"""Of steps, of ns or of whatever is counted."""
+"""A number of steps, of ns or of other things."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class IrregularWork:
 
 
 @dataclass(frozen=True)
-class Later:
-    """The sums of the steps after those that were noted singly."""
+class LaterSteps:
+    """Sums over the steps that follow the individually noted ones."""
 
     steps: Amount = 0
     ns: Amount = 0
@@ -120,7 +120,7 @@ class RunLog:
     """pinprof's own time after the last step."""
     work: tuple[IrregularWork, ...] = ()
     places: tuple[Place, ...] = ()
-    later: Later = field(default_factory=Later)
+    later: LaterSteps = field(default_factory=LaterSteps)
     unavoidable: str | None = None
     """Why the recording could not avoid expected irregular work; None if it could."""
     filling: tuple[int, ...] = ()
@@ -154,7 +154,7 @@ class RunLog:
     def unusual_work(self) -> list[IrregularWork]:
         """The noted work, without evaluations, checkpoints and collections that most steps have."""
         most = USUAL_SHARE_OF_STEPS * len(self.step_ns)
-        steps_with = {kind: {work.step for work in self.work if work.kind == kind} for kind in MAY_BE_USUAL}
+        steps_with = {kind: {work.step for work in self.work if work.kind == kind} for kind in POSSIBLY_USUAL_WORK}
         usual = {kind for kind, steps in steps_with.items() if len(steps) > most}
         return [work for work in self.work if work.kind not in usual]
 

@@ -26,13 +26,13 @@ MAX_WHOLE_BYTES = 2 << 20
 JSON_DECODER = json.JSONDecoder()
 SPACE = rb"[ \t\r\n]*"
 BEFORE_EVENTS = rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b' % ((SPACE,) * 4)
-HEADER = re.compile(rb'%b(?=\{%b")' % (BEFORE_EVENTS, SPACE), re.DOTALL)
+TRACE_HEADER = re.compile(rb'%b(?=\{%b")' % (BEFORE_EVENTS, SPACE), re.DOTALL)
 ANY_HEADER = re.compile(BEFORE_EVENTS, re.DOTALL)
 """The text before a list whose first entry is not an event."""
-ESCAPE = re.compile(rb"\\.", re.DOTALL)
-NESTING = np.zeros(256, np.int8)
+ESCAPED_BYTE = re.compile(rb"\\.", re.DOTALL)
+DEPTH_BY_BYTE = np.zeros(256, np.int8)
 """By how much a byte outside of texts changes the depth of what follows."""
-NESTING[list(b"[{")], NESTING[list(b"]}")] = 1, -1
+DEPTH_BY_BYTE[list(b"[{")], DEPTH_BY_BYTE[list(b"]}")] = 1, -1
 MAX_EVENT_BYTES = 1 << 16
 """A block does not end before an event longer than this."""
 SEAM = re.compile(rb"\}%b,%b\Z" % (SPACE, SPACE))
@@ -83,7 +83,7 @@ class Blocks:
         text, is_last = self._filled(b"", max(BLOCK_BYTES, START_BYTES))
         self.start = text[:START_BYTES]
         check_start(self.start)
-        while not ((match := HEADER.match(text)) and _is_event(text, match.end())):
+        while not ((match := TRACE_HEADER.match(text)) and _is_event(text, match.end())):
             if is_last and len(text) <= MAX_WHOLE_BYTES:
                 self.whole = text
                 return
@@ -195,9 +195,9 @@ def _block_end(text: bytes) -> tuple[int, bool]:
 
 def _last_comma(text: bytes) -> tuple[int, bool]:
     """Return where the last whole entry of a text ends that begins with one, and whether the list ends in the text."""
-    data = np.frombuffer(ESCAPE.sub(b"__", text), np.uint8)
+    data = np.frombuffer(ESCAPED_BYTE.sub(b"__", text), np.uint8)
     outside = ~np.logical_xor.accumulate(data == ord('"'))
-    depth = np.cumsum(NESTING[data] * outside, dtype=np.int32)
+    depth = np.cumsum(DEPTH_BY_BYTE[data] * outside, dtype=np.int32)
     ends = np.flatnonzero(depth < 0)[:1]
     last = int(ends[0]) if len(ends) else len(data)
     commas = np.flatnonzero((data[:last] == ord(",")) & outside[:last] & (depth[:last] == 0))

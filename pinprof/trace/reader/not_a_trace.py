@@ -38,8 +38,8 @@ REFUSED_NAMES = (
 )
 """The endings of names of files, and what such a file is; {} stands for the name."""
 TENSORBOARD_NAME = "tfevents"
-OF_TENSORBOARD = "is an event file of TensorBoard; the trace is a .pt.trace.json next to it, in plugins/profile"
-OF_OTHERS = (
+FILE_OF_TENSORBOARD = "is an event file of TensorBoard; the trace is a .pt.trace.json next to it, in plugins/profile"
+FILES_OF_OTHERS = (
     (re.compile(rb"viztracer"), "VizTracer"),
     (re.compile(rb'"highres-ticks"|PjitFunction|/(?:device|host):[CGT]PU|TensorFlow|"XLA '), "JAX or TensorFlow"),
     (re.compile(rb"devtools\.timeline|disabled-by-default-|blink|\"v8\""), "Chrome or Node.js"),
@@ -61,7 +61,7 @@ def refused_name(path: str) -> str:
     """Return what a file is, by its name; empty if it may be a trace."""
     name = path.replace("\\", "/").rpartition("/")[2]
     if TENSORBOARD_NAME in name and not name.endswith((".json", ".json.gz")):
-        return OF_TENSORBOARD
+        return FILE_OF_TENSORBOARD
     return next((what.format(path) for end, what in REFUSED_NAMES if name.endswith(end)), "")
 
 
@@ -98,7 +98,7 @@ def other_profiler(categories: Iterable[str], start: bytes, around: bytes) -> st
     if TORCH_KEYS.search(start) or TORCH_KEYS.search(around):
         return ""
     text = b" ".join((start, around, *(name.encode() for name in categories)))
-    name = next((name for sign, name in OF_OTHERS if sign.search(text)), "")
+    name = next((name for sign, name in FILES_OF_OTHERS if sign.search(text)), "")
     return f"is a trace of {name or 'another program'} without any event of torch.profiler; {WHAT_IS_READ}"
 
 

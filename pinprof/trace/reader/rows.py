@@ -29,7 +29,7 @@ from pinprof.trace.reader.events import (
 )
 from pinprof.trace.reader.salvage import check_malformed, salvage
 from pinprof.trace.spans.idle_times import LONG_OP_NS
-from pinprof.trace.spans.model_calls import LOOKUP
+from pinprof.trace.spans.model_calls import EMBEDDING_OP
 from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int8s, Int32s, Int64s
 from pinprof.trace.threads import ThreadKey
 from pinprof.trace.vendors import FOREIGN_CALL, OWN_CALLS
@@ -42,7 +42,7 @@ KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *GPU_CATEGORIES, "cuda_s
 FIRST_WITH_IDS = len(HOST_CATEGORIES)
 """Arguments are read only of events of this category and later ones in KNOWN_CATEGORIES."""
 
-ALIASES = {
+CATEGORY_ALIASES = {
     "memcpy": "gpu_memcpy",
     "memset": "gpu_memset",
     "runtime": "cuda_runtime",
@@ -116,7 +116,7 @@ class MemoryRows(NamedTuple):
 def category_name(text: str) -> str:
     """Return the name of a category in KNOWN_CATEGORIES, whatever its age and case; others as they are written."""
     category = text.lower()
-    name = ALIASES.get(category, category)
+    name = CATEGORY_ALIASES.get(category, category)
     return name if name in _CATEGORY or FOREIGN_CALL.fullmatch(name) else text
 
 
@@ -181,7 +181,7 @@ class FilePart:
     repaired: int = 0
     """Events that were not JSON and have been repaired."""
     lookups: Mapping[int, bytes] = field(default_factory=dict)
-    """The `Input Dims` of `LOOKUP` ops as JSON, by their row."""
+    """The `Input Dims` of `EMBEDDING_OP` ops as JSON, by their row."""
     input_sizes: Mapping[int, frozenset[int]] = field(default_factory=dict)
     """The bytes of each tensor among the inputs of long ops, by their row, where recorded."""
     op_numbers: tuple[int, ...] = ()
@@ -280,7 +280,7 @@ def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTi
     def args_of(places: Int64s) -> Iterator[tuple[int, Args]]:
         return zip(places.tolist(), arguments([chosen[place] for place in places.tolist()]), strict=True)
 
-    looked_up = np.flatnonzero(rows.name == shared.names.get(LOOKUP, NONE))
+    looked_up = np.flatnonzero(rows.name == shared.names.get(EMBEDDING_OP, NONE))
     lookups = {place: bytes(args.input_dims) for place, args in args_of(looked_up)}
     ops = np.flatnonzero(category == _CATEGORY["cpu_op"])
     long = ops[duration[ops] >= LONG_OP_NS]

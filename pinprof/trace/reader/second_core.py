@@ -1,7 +1,7 @@
 """Decodes blocks of a file on a second core, while this process cuts the file and decodes the blocks in between.
 
-The parts come back in the memory in which their blocks went. A block that comes to nothing there, because it is broken
-or the other process has died, is decoded here: so neither the result nor its errors depend on the other process.
+The parts come back in the memory in which their blocks went. If the other process cannot decode a block, because it is
+broken or the process has died, this one does: neither the result nor its errors depend on the other process.
 """
 
 import mmap
@@ -28,9 +28,9 @@ SLOTS = 8
 SLOT_BYTES = 1 << 19
 """Longer blocks, of very long events, are decoded here."""
 MAX_SILENCE_S = 2.0
-"""The other process decodes a block in a millisecond. After this time without one it is given up."""
+"""The other process decodes a block in a millisecond; after this time without a block, it is given up."""
 MESSAGE = Struct("=II")
-"""A slot, and how many bytes are in it; none for a block that came to nothing."""
+"""A slot, and how many bytes are in it; none for a block that the other process could not decode."""
 
 
 def parts_of_blocks(blocks: Iterable[bytes], shared: Shared) -> list[FilePart]:

@@ -78,15 +78,15 @@ def _is_zstd(data: bytes) -> bool:
     return data.startswith(b"\x28\xb5\x2f\xfd") or (data[1:4] == b"\x2a\x4d\x18" and data[0] >> 4 == 5)  # noqa: PLR2004
 
 
-FORMS = (
+COMPRESSED_FORMS = (
     Form("gzip", lambda data: data.startswith(b"\x1f\x8b"), _gzip, "gunzip"),
     Form("zstd", _is_zstd, _zstd, "zstd -d --long=31"),
 )
 
 
 def is_packed(data: bytes) -> bool:
-    """Return whether a file that begins with these bytes is packed in one of `FORMS`."""
-    return any(form.is_start(data) for form in FORMS)
+    """Return whether a file that begins with these bytes is packed in one of `COMPRESSED_FORMS`."""
+    return any(form.is_start(data) for form in COMPRESSED_FORMS)
 
 
 class Unpacked:
@@ -108,7 +108,7 @@ class Unpacked:
     def __iter__(self) -> Iterator[bytes]:
         """Yield the chunks."""
         data = self._from(b"")
-        for form in FORMS:
+        for form in COMPRESSED_FORMS:
             if form.is_start(data):
                 yield from self._members(form, data)
                 return

@@ -8,8 +8,8 @@ import numpy as np
 from pinprof.ground.intervals import Intervals, covered, gaps, intersect, joined, length, subtract, union
 from pinprof.trace.frames import is_torch_builtin
 from pinprof.trace.links import ROUNDING_NS, enclosing
-from pinprof.trace.spans.one_time_work import NEVER
-from pinprof.trace.spans.phases import NODE
+from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL
+from pinprof.trace.spans.phases import NODE_PREFIX
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace, computed_once
 
 LATE_START_NS = 100_000
@@ -37,7 +37,7 @@ def gaps_of(trace: Trace, device: int) -> Gaps:
     launch = trace.links.launch[following]
     waited = np.where(launch == NONE, 0, times.end - trace.calls.end_ns[launch]) if len(trace.calls) else 0
     waited_most = (waited > LATE_START_NS) & (2 * waited > times.end - times.start)
-    return Gaps(times, following, (trace.launched_ns[following] <= times.start) | waited_most)
+    return Gaps(times, following, (trace.links.launched_ns[following] <= times.start) | waited_most)
 
 
 MIN_PAUSE_NS: Final = 50_000
@@ -86,7 +86,7 @@ def python_in_ops(trace: Trace) -> Intervals:
     """Return when launching threads run Python functions that an op calls: a backward of the program's own, a hook."""
     ops, functions, threads = trace.ops, trace.functions, trace.launching_threads
     if not len(functions) or not len(ops):
-        return NEVER
+        return NO_TIMES_AT_ALL
     outer = enclosing(ops, functions)
     called = (outer != NONE) & (functions.end_ns <= ops.end_ns[outer] + ROUNDING_NS)
     called &= np.isin(functions.thread, threads) & ~functions.named(is_torch_builtin)
@@ -103,11 +103,11 @@ def python_in_nodes(trace: Trace) -> Intervals:
     """
     ops, threads = trace.ops, trace.launching_threads
     of_threads = np.isin(ops.thread, threads)
-    nodes = of_threads & ops.named(lambda name: name.startswith(NODE) and not name.endswith(COMPILED_NODE))
+    nodes = of_threads & ops.named(lambda name: name.startswith(NODE_PREFIX) and not name.endswith(COMPILED_NODE))
     if not nodes.any():
-        return NEVER
+        return NO_TIMES_AT_ALL
     numbers = {name: number for number, name in enumerate(ops.names)}
-    body_of = np.array([numbers.get(name.removeprefix(NODE), NONE) for name in ops.names], np.int64)
+    body_of = np.array([numbers.get(name.removeprefix(NODE_PREFIX), NONE) for name in ops.names], np.int64)
     around = trace.links.op_parent
     is_body = of_threads & (around != NONE) & ~ops.named(NATIVE_NODE.search)
     is_body &= np.append(nodes, False)[around] & (ops.name == np.append(body_of[ops.name], NONE)[around])
@@ -122,7 +122,7 @@ def python_in_nodes(trace: Trace) -> Intervals:
     python = intersect(python, union(start[mostly], end[mostly]))
     complete = union(trace.steps.start_ns[trace.steps.complete], trace.steps.end_ns[trace.steps.complete])
     if length(intersect(python, complete)) < MIN_HOOKS_SHARE_OF_STEPS * length(complete):
-        return NEVER
+        return NO_TIMES_AT_ALL
     return intersect(python, python_in_ops(trace)) if len(trace.functions) else python
 
 

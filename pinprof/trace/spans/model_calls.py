@@ -15,12 +15,12 @@ import msgspec
 import numpy as np
 
 from pinprof.trace.links import RecordedWork
-from pinprof.trace.spans.one_time_work import REGION
+from pinprof.trace.spans.one_time_work import REGION_PREFIX
 from pinprof.trace.tables import NONE, Activities, Bools, HostEvents, Int64s, ModelCalls
 from pinprof.trace.threads import BACKWARD_OP, OPTIMIZER_MARK
 from pinprof.trace.vendors import ANY_ATTENTION, ANY_SOFTMAX, FUSED_LOOKUP, LARGE_LOOKUP, SMALL_LOOKUP, TOKEN_CHOICE
 
-LOOKUP: Final = "aten::embedding"
+EMBEDDING_OP: Final = "aten::embedding"
 BATCH_MARK: Final = "pinprof batch "
 """Begins pinprof's own marks of the calls of a model; requests and tokens of each follow, as `8x1`."""
 BATCH_IN_MARK: Final = re.compile(rf"{BATCH_MARK}([1-9]\d{{0,8}})x([1-9]\d{{0,8}})")
@@ -29,7 +29,7 @@ PRODUCT_OP: Final = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm|linear|matmul|con
 """Ops that every call of a model has: between two lookups without any, the call is the same."""
 MAX_BATCH_TOKENS: Final = 10**9
 """A larger number of requests or tokens is corrupt."""
-FEWEST_DECODES: Final = 3
+MIN_DECODES: Final = 3
 """Fewer calls that decode, in a row where their sizes are unknown, do not show that a program makes tokens singly."""
 
 
@@ -40,7 +40,7 @@ def find_model_calls(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> Mod
     """
     ops, annotations, gpu = recorded.ops, recorded.annotations, recorded.gpu
     marked = np.flatnonzero(annotations.named(BATCH_IN_MARK.fullmatch))
-    if not len(marked) and not ops.named(LOOKUP.__eq__).any():
+    if not len(marked) and not ops.named(EMBEDDING_OP.__eq__).any():
         return no_model_calls()
     if ops.named(BACKWARD_OP.match).any() or annotations.named(OPTIMIZER_MARK.match).any():
         return no_model_calls()
@@ -55,7 +55,7 @@ def find_model_calls(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> Mod
     is_sure = _has(ops, gpu, ANY_ATTENTION) or (has_prompts and is_known and _has(ops, gpu, ANY_SOFTMAX))
     is_sure &= has_prompts or is_known
     decodes = int(found.decodes.sum()) if is_known else _longest_run(found.decodes)
-    return found if is_sure and decodes >= FEWEST_DECODES and _has(ops, gpu, TOKEN_CHOICE) else no_model_calls()
+    return found if is_sure and decodes >= MIN_DECODES and _has(ops, gpu, TOKEN_CHOICE) else no_model_calls()
 
 
 def no_model_calls() -> ModelCalls:
@@ -99,8 +99,8 @@ def _size_in(mark: str) -> tuple[int, int]:
 
 def _calls_by_lookups(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> ModelCalls:
     """Return a call for each first lookup, and for each call of compiled code that has one in it."""
-    ops, is_lookup = recorded.ops, recorded.ops.named(LOOKUP.__eq__)
-    begins = np.flatnonzero(is_lookup | ops.named(lambda name: name.startswith(REGION)))
+    ops, is_lookup = recorded.ops, recorded.ops.named(EMBEDDING_OP.__eq__)
+    begins = np.flatnonzero(is_lookup | ops.named(lambda name: name.startswith(REGION_PREFIX)))
     begins = begins[of_busiest(ops, begins)]
     lookups, regions = begins[is_lookup[begins]], outer(ops, begins[~is_lookup[begins]])
     lookups = _first_of_calls(ops, _of_first_table(lookups, shapes))

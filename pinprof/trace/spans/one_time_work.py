@@ -13,9 +13,9 @@ from pinprof.trace.vendors import GRAPH_LAUNCH, LAUNCHES_OR_WAITS, LAUNCHES_WORK
 
 COMPILER_MARK: Final = re.compile(r"\(dynamo_timed\)$")
 """Ends the names of the work of torch's compilers: `_compile.compile_inner (dynamo_timed)`; not those of lookups."""
-REGION: Final = "Torch-Compiled Region: "
+REGION_PREFIX: Final = "Torch-Compiled Region: "
 """Begins the names of ops that run compiled code; the number of the code follows as frame/version."""
-CAPTURING: Final = re.compile(r"capture_\d+_[A-Z]+(?:_\w+)?")
+GRAPH_CAPTURE_MARK: Final = re.compile(r"capture_\d+_[A-Z]+(?:_\w+)?")
 """How vLLM and SGLang, when they start, mark the capture of the graphs for one size of batch (`capture_32_FULL`)."""
 MAX_WARM_UP_STEPS: Final = 2
 """Steps after the first one in which a program may still compile and capture for the first time."""
@@ -63,7 +63,10 @@ def is_compiling(table: HostEvents) -> Bools:
 def compiled_before(trace: Trace) -> int | None:
     """Return when code was first compiled or run compiled, or a graph first made or launched; None if never."""
     ran = (
-        (trace.ops, trace.ops.named(lambda name: name.startswith(REGION) or COMPILER_MARK.search(name) is not None)),
+        (
+            trace.ops,
+            trace.ops.named(lambda name: name.startswith(REGION_PREFIX) or COMPILER_MARK.search(name) is not None),
+        ),
         (trace.annotations, is_compiling(trace.annotations)),
         (trace.calls, trace.calls.named(lambda name: bool(MAKES_GRAPH.search(name) or GRAPH_LAUNCH.search(name)))),
     )
@@ -73,7 +76,7 @@ def compiled_before(trace: Trace) -> int | None:
 
 def is_marked_capture(name: str) -> bool:
     """Return whether this is a name by which a server marks that it captures graphs."""
-    return CAPTURING.fullmatch(name) is not None
+    return GRAPH_CAPTURE_MARK.fullmatch(name) is not None
 
 
 def marked_captures(trace: Trace) -> Intervals:
@@ -155,7 +158,7 @@ MIN_FIRST_LAUNCH_RATIO: Final = 10
 """A launch that loads its kernel also takes at least this multiple of the usual launch."""
 LOADING_NOTES: Final = re.compile(r"Module Loading|Lazy Function Loading")
 """Kineto's records of the cost of loading (`Runtime Triggered Module Loading`)."""
-NEVER: Final = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+NO_TIMES_AT_ALL: Final = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
@@ -177,9 +180,9 @@ def one_time_work(trace: Trace, waits: Int64s) -> dict[str, Intervals]:
     times[MODULE_LOADING] = joined(times[MODULE_LOADING], notes)
     compiled, captured = compile_times(trace), capture_times(trace)
     repeats = compiles_again(trace).any()
-    times[COMPILING] = union(*((compiled.start_ns, compiled.end_ns) if not repeats else NEVER))
+    times[COMPILING] = union(*((compiled.start_ns, compiled.end_ns) if not repeats else NO_TIMES_AT_ALL))
     times[GRAPH_CAPTURE] = joined(
-        marked_captures(trace), NEVER if repeats else Intervals(captured.start_ns, captured.end_ns)
+        marked_captures(trace), NO_TIMES_AT_ALL if repeats else Intervals(captured.start_ns, captured.end_ns)
     )
     return times
 

@@ -97,14 +97,14 @@ def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:
     return union(np.maximum(starts, last), ends)
 
 
-WEIGHTED: Final = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d")
+OPS_WITH_WEIGHTS: Final = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d")
 """Ops whose arguments are an input, a weight and perhaps a bias, in this order."""
-CAST: Final = "aten::to"
-NODE: Final = "autograd::engine::evaluate_function: "
+CAST_OP: Final = "aten::to"
+NODE_PREFIX: Final = "autograd::engine::evaluate_function: "
 """Begins the name of an op of the autograd engine; the name of the node that it runs follows."""
-CAST_BACK: Final = (f"{NODE}ToCopyBackward0", f"{NODE}ToBackward0")
-TO_WEIGHT: Final = f"{NODE}torch::autograd::AccumulateGrad"
-ADDS: Final = ("aten::add_", "aten::add")
+CAST_BACK: Final = (f"{NODE_PREFIX}ToCopyBackward0", f"{NODE_PREFIX}ToBackward0")
+TO_WEIGHT: Final = f"{NODE_PREFIX}torch::autograd::AccumulateGrad"
+ADD_OPS: Final = ("aten::add_", "aten::add")
 NAN_CHECK: Final = ("aten::isnan", "aten::_is_any_true", "aten::item")
 """The ops that anomaly detection calls, in this order, for each gradient of a node of the engine
 (torch/csrc/autograd/engine.cpp). Programs have no name for the second op, so no hook of theirs is taken for this."""
@@ -179,7 +179,7 @@ def nan_checks(trace: Trace) -> Int64s:
     """Return the ops by which anomaly detection looks for NaN in the gradients of backward passes: rows of ops."""
     ops, parent = trace.ops, trace.links.op_parent
     named = np.flatnonzero(ops.named(NAN_CHECK.__contains__) & (parent != NONE))
-    rows = named[ops.named(lambda name: name.startswith(NODE))[parent[named]]]
+    rows = named[ops.named(lambda name: name.startswith(NODE_PREFIX))[parent[named]]]
     rows = rows[np.lexsort((ops.start_ns[rows], parent[rows]))]
     first, second, third = (ops.named(name.__eq__)[rows] for name in NAN_CHECK)
     same = (parent[rows[:-2]] == parent[rows[1:-1]]) & (parent[rows[1:-1]] == parent[rows[2:]])
@@ -188,26 +188,26 @@ def nan_checks(trace: Trace) -> Int64s:
 
 
 def _casts(trace: Trace) -> Int64s:
-    """Return the casts that autocast makes in the ops of `WEIGHTED`: such an op then calls the op of its own name."""
+    """Return the casts that autocast makes in `OPS_WITH_WEIGHTS`: such an op then calls the op of its own name."""
     ops, parent = trace.ops, trace.links.op_parent
-    weighted = ops.named(lambda name: name in WEIGHTED)
+    weighted = ops.named(lambda name: name in OPS_WITH_WEIGHTS)
     outer = follow(ops.name, parent)
     inner = np.flatnonzero(weighted & (ops.name == outer))
     by_autocast = np.zeros(len(ops), bool)
     by_autocast[parent[inner]] = True
-    casts = np.flatnonzero(ops.named(lambda name: name == CAST) & (parent != NONE))
+    casts = np.flatnonzero(ops.named(lambda name: name == CAST_OP) & (parent != NONE))
     return casts[by_autocast[parent[casts]]]
 
 
 def _to_weights(trace: Trace) -> tuple[Int64s, Bools]:
     """Return the nodes that give the gradient of a cast to a weight, and whether each adds it to an earlier one."""
     ops = trace.ops
-    nodes = np.flatnonzero(ops.named(lambda name: name.startswith(NODE)))
+    nodes = np.flatnonzero(ops.named(lambda name: name.startswith(NODE_PREFIX)))
     nodes = nodes[np.lexsort((ops.start_ns[nodes], ops.thread[nodes]))]
     back, to_weight = ops.named(lambda name: name in CAST_BACK), ops.named(lambda name: name == TO_WEIGHT)
     after = np.append(False, back[nodes[:-1]] & (ops.thread[nodes[1:]] == ops.thread[nodes[:-1]]))
     to_weights = np.sort(nodes[after & to_weight[nodes]])
-    adds = np.flatnonzero(ops.named(lambda name: name in ADDS))
+    adds = np.flatnonzero(ops.named(lambda name: name in ADD_OPS))
     within = np.zeros(len(to_weights), bool)
     for thread in np.unique(ops.thread[to_weights]).tolist():
         of_thread = np.flatnonzero(ops.thread[to_weights] == thread)

@@ -11,7 +11,7 @@ from pinprof.ground.intervals import contains
 from pinprof.trace.frames import MODULE_PREFIX
 from pinprof.trace.links import RecordedWork, follow, step_at
 from pinprof.trace.spans.model_calls import of_busiest, outer
-from pinprof.trace.spans.one_time_work import REGION, is_marked_capture
+from pinprof.trace.spans.one_time_work import REGION_PREFIX, is_marked_capture
 from pinprof.trace.tables import (
     KERNEL,
     NONE,
@@ -113,7 +113,7 @@ def _may_be_steps(recorded: RecordedWork, steps: Steps, *, by_users_marks: bool 
     A call of a network, or of its compiled code, has whole steps neither in it nor around it; a training step has an
     optimizer, unless the user's own marks say otherwise, and a forward and a backward pass.
     """
-    for events, begin in ((recorded.functions, MODULE_PREFIX), (recorded.ops, REGION)):
+    for events, begin in ((recorded.functions, MODULE_PREFIX), (recorded.ops, REGION_PREFIX)):
         rows = events.named(re.compile(re.escape(begin)).match)
         begun = np.searchsorted(steps.start_ns, [events.start_ns[rows], events.end_ns[rows]], side="right")
         if (begun[1] - begun[0] > 1).any():

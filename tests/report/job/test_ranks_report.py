@@ -14,7 +14,7 @@ from pinprof.ground.units import duration
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Alone, RankPart, Ranks, measure_rank
-from pinprof.report.charts.ranks import FEWEST_RANKS, drawn_lines, ranks_chart
+from pinprof.report.charts.ranks import MIN_RANKS_OF_HEAT_MAP, drawn_lines, ranks_chart
 from pinprof.report.job.page import to_html
 from pinprof.report.job.text import LONGEST_BAR_CHARS, MAX_LISTED_RANKS, job_to_text, to_brief
 from pinprof.report.job.view import clocks_line, rank_numbers, spread, why_nobody
@@ -192,7 +192,7 @@ def test_a_balanced_job_names_nobody_and_shows_the_rank_that_needs_longest_alone
     assert "slowest" not in read.text
     for said in (text, read.text):
         assert "Below: the report on rank 2, which needs longest alone, from its own trace." in said
-    assert 1 < len(ranks.rows) < FEWEST_RANKS
+    assert 1 < len(ranks.rows) < MIN_RANKS_OF_HEAT_MAP
     assert "Side by side" not in read.text
 
 
@@ -289,7 +289,7 @@ def test_both_reports_say_how_much_of_the_collectives_is_hidden_and_how_fast_the
     ranks = compare_ranks(parts)
     hidden = "Collectives: 3 % of their time, waiting included, is hidden behind other kernels"  # 20 of 690 µs
     assert f"{hidden}.\n" in to_brief(ranks, parts, width=200)
-    assert "Collectives: 690 µs per step, waiting included; 3 % of it behind other kernels" in brief_text(
+    assert "Collectives: 690 µs per step, waiting included; 3 % overlapped by other kernels" in brief_text(
         parts[0].profile, parts[0].findings, width=200
     )
     with_rate = replace(ranks, traffic=(TrafficJson("allreduce", 2.0, 8 * 2**20, 0.04, 210.0),))

@@ -46,10 +46,14 @@ def facts(profile: Profile) -> list[Fact]:
     [
         (
             (9.0, 10.0, 11.0),
-            "of 9.00 ms, 10.0 ms, 11.0 ms per step; one more lies in 6.05 to 16.4 ms with 95 % confidence",
+            "of 9.00 ms, 10.0 ms, 11.0 ms per step; the next one: 6.05 to 16.4 ms with 95 % confidence",
             "10 ms per step (6.1 to 16 in other runs)",
         ),
-        ((10.0, 11.0), "of 10.0 ms, 11.0 ms per step; three give a range", "10.0 ms per step (10.0 to 11.0 in 2 runs)"),
+        (
+            (10.0, 11.0),
+            "of 10.0 ms, 11.0 ms per step; a range needs three",
+            "10.0 ms per step (10.0 to 11.0 in 2 runs)",
+        ),
     ],
 )
 def test_several_runs_give_a_range_for_one_more(

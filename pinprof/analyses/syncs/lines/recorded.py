@@ -1,4 +1,4 @@
-"""Finds the lines of waits by marks in a trace, to be stored with the order of the waits and the ops around them."""
+"""Finds the lines of waits by marks in a trace, and what is stored with each: its order, and the ops around it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,16 +12,16 @@ from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.callers import calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame, is_builtin
-from pinprof.trace.lines import EDGE, LINE_MARK, Context, Contexts, RecordedLines, SourceLine
+from pinprof.trace.lines import END_OF_STEP, LINE_MARK, Context, Contexts, RecordedLines, SourceLine
 from pinprof.trace.links import outermost, step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
-FAR_OPS = 16
-"""Ops on each side in a whole context. A layer of a transformer has about this number, so a context that repeats with
-the layers repeats at the same lines."""
+MAX_CONTEXT_OPS_PER_SIDE = 16
+"""Ops of a context on each side of its wait. A layer of a transformer has about this number of ops: where a whole
+context recurs in each layer, its line is the same."""
 
-OWN_OP = "aten::is_pinned"
-"""The op of pinprof's own that tests copies while lines are recorded (pinprof/program/waits.py), and only then."""
+LINE_RECORDER_OP = "aten::is_pinned"
+"""pinprof runs this op while it records lines (pinprof/program/waits.py): it is none of the program's."""
 
 UNKNOWN_OP = -2
 """Stands in a context for an op that was not recorded with the lines, or for the end of the trace: it matches no op."""
@@ -69,7 +69,7 @@ class OpWaits(NamedTuple):
     wait: Int64s
     """Per stall: the number of its wait."""
     around: list[Around]
-    """Per wait: its context, `FAR_OPS` ops on each side at most."""
+    """Per wait: its context, `MAX_CONTEXT_OPS_PER_SIDE` ops on each side at most."""
 
 
 def waits_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> OpWaits:
@@ -100,7 +100,7 @@ def _sequence(trace: Trace, key: Int64s, call: Int64s) -> _Sequence:
     in_op = key < len(ops)
     wait_name, wait_start = len(ops.names) + calls.name[call].astype(np.int64), calls.start_ns[call].copy()
     wait_name[in_op], wait_start[in_op] = ops.name[key[in_op]], ops.start_ns[key[in_op]]
-    named = ops.named(lambda name: "::" in name and name != OWN_OP and not name.startswith("autograd::"))
+    named = ops.named(lambda name: "::" in name and name != LINE_RECORDER_OP and not name.startswith("autograd::"))
     top = np.flatnonzero(named & (outermost(named, parents, parents) == NONE)) if len(ops) else np.empty(0, np.int64)
     outside = np.flatnonzero(~np.isin(key, top))
     row = np.concatenate((top, key[outside]))
@@ -121,17 +121,17 @@ def _ops_around(sequence: _Sequence, names: Sequence[str]) -> list[Around]:
     number = np.array([index.get(name, UNKNOWN_OP) for name in sequence.names], np.int64)
     at, sides = sequence.at[:, None], []
     for direction in (-1, 1):
-        rows = at + direction * np.arange(1, FAR_OPS + 1)
+        rows = at + direction * np.arange(1, MAX_CONTEXT_OPS_PER_SIDE + 1)
         inside = (rows >= 0) & (rows < len(sequence.name))
         rows = np.clip(rows, 0, len(sequence.name) - 1)
         inside &= (sequence.thread[rows] == sequence.thread[at]) & (sequence.step[rows] == sequence.step[at])
-        edge = np.where(sequence.step[at] == NONE, UNKNOWN_OP, EDGE)  # outside of steps nothing begins or ends
+        edge = np.where(sequence.step[at] == NONE, UNKNOWN_OP, END_OF_STEP)  # outside of steps nothing begins or ends
         sides.append(np.where(inside, number[sequence.name[rows]], edge).tolist())
     return [(_up_to_edge(before), _up_to_edge(after)) for before, after in zip(*sides, strict=True)]
 
 
 def _up_to_edge(side: list[int]) -> NameIndices:
-    return tuple(side[: side.index(EDGE) + 1] if EDGE in side else side)
+    return tuple(side[: side.index(END_OF_STEP) + 1] if END_OF_STEP in side else side)
 
 
 # What is stored with the lines
@@ -148,9 +148,9 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
     for wait, (first, *others) in stalls_of.items():
         line = agreed(lines[stall] for stall in (first, *others))
         counts[kinds[first], waits.around[wait], line][int(stalls.call_step[first])] += 1
-    used = sorted({name for _, around, _ in counts for side in around for name in side} - {EDGE})
-    code_of = {name: code_of for code_of, name in enumerate(used)} | {EDGE: EDGE}
-    index = {line: code_of for code_of, line in enumerate(dict.fromkeys(line for *_, line in counts if line))}
+    used = sorted({name for _, around, _ in counts for side in around for name in side} - {END_OF_STEP})
+    code_of = {name: code for code, name in enumerate(used)} | {END_OF_STEP: END_OF_STEP}
+    index = {line: number for number, line in enumerate(dict.fromkeys(line for *_, line in counts if line))}
     contexts = (
         Context(
             kind.op,
@@ -168,8 +168,8 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
 def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]) -> tuple[RecordedLines, ...]:
     """Return the lines of a step's waits, by kind and order; `lines` has a line per stall.
 
-    A line is certain if it is the same in all complete steps with the same number of waits of the kind: a program that
-    prints in every second step has two sorts of steps.
+    A line is certain if it is the same in all complete steps with the same number of waits of the kind. Such numbers
+    differ if, for example, the program prints in every second step.
     """
     kinds = kinds_of_calls(trace, stalls.call)
     by_step: dict[WaitKind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
@@ -180,9 +180,9 @@ def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
         by_number: dict[int, list[list[SourceLine | None]]] = defaultdict(list)
         for step in steps.values():
             by_number[len(step)].append(step)
-        for alike in by_number.values():
-            at = (lines[0] if len(set(lines)) == 1 else None for lines in zip(*alike, strict=True))
-            recorded.append(RecordedLines(kind.op, kind.role, tuple(at)))
+        for same_number in by_number.values():
+            certain = (lines[0] if len(set(lines)) == 1 else None for lines in zip(*same_number, strict=True))
+            recorded.append(RecordedLines(kind.op, kind.role, tuple(certain)))
     return tuple(recorded)
 
 

@@ -12,62 +12,43 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.lines.recorded import WaitKind, agreed, kinds_of_calls
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
-from pinprof.trace.lines import BACKWARD_CALL, EDGE, DebugModeWaits, Place, SourceLine, WatchedWait
+from pinprof.trace.lines import BACKWARD_CALL, END_OF_STEP, DebugModeWaits, Place, SourceLine, WatchedWait
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
-from pinprof.trace.vendors import FREE_CALLS, SYNCHRONIZE, WAITING_FOR_STREAM
+from pinprof.trace.vendors import WAITING_FOR_STREAM
 
-ENOUGH_STEPS = 20
-"""After this number of watched steps, a line that was not seen is taken not to wait: it is four times the number of
-recorded steps."""
+MIN_WATCHED_STEPS = 20
+"""After this number of watched steps (four times the recorded ones), a line that was not seen does not wait."""
 
-_SCALAR = frozenset({"aten::item"})
-_COPY = frozenset({"aten::to", "aten::_to_copy", "aten::copy_"})
-_NEW = _COPY | _SCALAR | {"aten::lift_fresh", "aten::detach"}
-_PUT = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::nonzero", "aten::fill_"}) | _COPY | _SCALAR
-
-OPS_OF = {
-    **dict.fromkeys(("item", "float", "int", "complex", "index"), _SCALAR),
-    "bool": frozenset({"aten::is_nonzero"}),
-    "[]": frozenset({"aten::index", "aten::nonzero"}) | _SCALAR | _COPY,  # an index of a list or of NumPy is copied
-    "[]=": _PUT,
-    **dict.fromkeys(("to", "cpu", "cuda", "copy_"), _COPY),
-    "tolist": _COPY | _SCALAR,
-    **dict.fromkeys(("tensor", "as_tensor", "asarray"), _NEW),
-    "nonzero": frozenset({"aten::nonzero", "aten::nonzero_numpy"}),
-    "argwhere": frozenset({"aten::argwhere", "aten::nonzero"}),
-    "where": frozenset({"aten::where", "aten::nonzero_numpy", "aten::nonzero"}),
-    "unique": frozenset({"aten::_unique2", "aten::unique_dim", "aten::_unique"}),
-    **dict.fromkeys(("synchronize", "_cuda_synchronize", "_accelerator_synchronizeDevice"), SYNCHRONIZE),
-    "_cuda_emptyCache": SYNCHRONIZE | FREE_CALLS,
-    BACKWARD_CALL: frozenset(),
+OPS_BY_CALL = {call: ops for cause in WAITS.values() for call, ops in cause.calls.items()} | {
+    BACKWARD_CALL: frozenset()
 }
-"""By Python call: the outermost ops that it runs when it waits, or the runtime calls that it makes outside of ops.
-`pinprof.program.frames` gives the names. The autograd engine runs its ops on threads of its own."""
+"""`Cause.calls` of all causes. `backward` runs no op itself: the autograd engine does, on its own threads."""
 
-_NOT_ALWAYS = frozenset({"synchronize", "_cuda_emptyCache"})
-"""Calls that watching notices even if they do not wait: nobody awaits an event that was not recorded, and an empty
-cache has nothing to free."""
+CALLS_THAT_MAY_NOT_WAIT = frozenset({"synchronize", "_cuda_emptyCache"})
+"""Calls that watching notices even if they do not wait: a synchronize with an event that was not recorded, and freeing
+an empty cache."""
 
 
 def is_shown(wait: WatchedWait) -> bool:
     """Return whether the trace shows every such wait, as a wait or as a copy of pageable memory."""
-    return wait.waited is not None and wait.waited not in _NOT_ALWAYS
+    return wait.waited is not None and wait.waited not in CALLS_THAT_MAY_NOT_WAIT
 
 
 def may_run(wait: WatchedWait, op: str) -> bool:
     """Return whether the call that waited may run this op; True where the call is not known."""
     if wait.waited is None or is_known_to_run(wait, op):
         return True
-    return wait.waited not in OPS_OF and f"aten::{wait.waited}" != op
+    return wait.waited not in OPS_BY_CALL and f"aten::{wait.waited}" != op
 
 
 def is_known_to_run(wait: WatchedWait, op: str) -> bool:
     """Return whether the call that waited is known to run this op."""
-    return wait.waited is not None and (op in OPS_OF.get(wait.waited, ()) or op == f"aten::{wait.waited}")
+    return wait.waited is not None and (op in OPS_BY_CALL.get(wait.waited, ()) or op == f"aten::{wait.waited}")
 
 
 def _on_thread(wait: WatchedWait, kind: WaitKind) -> bool:
@@ -87,8 +68,8 @@ class WatchedWaits:
         self._waits = watched.waits if watched else ()
         self.sequences = (watched.sequences or ()) if watched else ()
         """The waits of the main thread in each step, in order, as numbers; empty if they were too many."""
-        self.are_enough = watched is not None and watched.steps >= ENOUGH_STEPS
-        """Whether so much was watched that a line which was not seen does not wait."""
+        self.are_enough = watched is not None and watched.steps >= MIN_WATCHED_STEPS
+        """Whether a line that was not seen in the watched steps does not wait."""
         self.shown = frozenset(number for number, wait in enumerate(self._waits) if is_shown(wait))
         """The waits for which `is_shown` holds."""
         self.rivals = cache(self._rivals)
@@ -123,7 +104,7 @@ class WatchedWaits:
         return agreed(wait.line for wait in waits) if is_sure else None
 
     def is_contested(self, line: SourceLine, kind: WaitKind) -> bool:
-        """Return whether a wait of another line that may be of the kind was seen between the same two waits."""
+        """Return whether another line may wait for this kind between the same two waits."""
         return self._is_place_contested(line.place, kind)
 
     def _is_contested(self, place: Place, kind: WaitKind) -> bool:
@@ -149,19 +130,24 @@ class WatchedWaits:
         """Per watched wait: the waits before and after it in the steps."""
         neighbours: dict[int, set[tuple[int, int]]] = defaultdict(set)
         for sequence in self.sequences:
-            for before, number, after in zip((EDGE, *sequence), sequence, (*sequence[1:], EDGE), strict=False):
+            for before, number, after in zip(
+                (END_OF_STEP, *sequence), sequence, (*sequence[1:], END_OF_STEP), strict=False
+            ):
                 neighbours[number].add((before, after))
         return neighbours
 
     def _fits(self, wait: WatchedWait, kind: WaitKind, runs: Callable[[WatchedWait, str], bool]) -> bool:
-        """Return whether a watched wait is of a kind: one recorded at its place if its call may run the recorded op."""
+        """Return whether a watched wait may be of a kind.
+
+        If its call may run an op that was recorded at its place, only the kinds recorded there count.
+        """
         recorded = {noted for noted in self._kinds.get(wait.line.place, set()) if _on_thread(wait, noted)}
         if any(may_run(wait, noted.op) for noted in recorded):
             return kind in recorded
         return _on_thread(wait, kind) and runs(wait, kind.op)
 
 
-# By order
+# By the order within a step
 
 
 class Slot(NamedTuple):
@@ -226,19 +212,19 @@ def _masks(slots: Sequence[Slot], sequence: Sequence[int]) -> dict[frozenset[int
 
 
 def _bits(number: int) -> Iterator[int]:
-    """Yield the places of the ones of a number."""
+    """Yield the positions of the bits of a number that are 1."""
     while number:
         low = number & -number
         yield low.bit_length() - 1
         number ^= low
 
 
-# By order, of all waits of a trace
+# By the order in all steps of a trace
 
 Candidates: TypeAlias = list[SourceLine] | None
 """The lines that a wait may have; None if watching does not limit them."""
 
-IN_ORDER = {"main", "autograd"}
+ROLES_IN_ORDER = {"main", "autograd"}
 """Roles of threads whose waits are in order in a watched step: the main thread waits for the autograd threads."""
 
 WATCHED_CALLS = (STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, FREE)
@@ -288,7 +274,7 @@ def _events_by_step(trace: Trace, stalls: Stalls, watched: WatchedWaits) -> list
     slots = _slots(trace, call, kinds, watched)
     by_step: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in np.argsort(trace.calls.start_ns[call], kind="stable").tolist():
-        if kinds[row].role in IN_ORDER and step[row] != NONE and trace.steps.whole[step[row]]:
+        if kinds[row].role in ROLES_IN_ORDER and step[row] != NONE and trace.steps.whole[step[row]]:
             by_step[int(step[row])][int(key[row])].append(row)
     return [
         [_Event(slots[rows[-1]], [int(stall[row]) for row in rows if stall[row] != NONE]) for rows in events.values()]

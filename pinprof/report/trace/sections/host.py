@@ -118,7 +118,7 @@ def host_time(profile: Profile) -> str:
     if sums:
         return f"{_shares_by_kind(sums)} ({_precision(sums)})"
     waits, step = given(LOADER_MS.of(profile)), profile.steps.traced_ns
-    if waits is None or not step or not MIN_LINE_SHARE * step <= waits <= step:  # longer: of steps unlike the others
+    if waits is None or not step or not MIN_LINE_SHARE * step <= waits <= step:  # a longer wait is of irregular steps
         return ""
     traced = f"the {profile.steps.whole} as traced, {duration(step)}"
     return f"{duration(waits)} in the DataLoader, {percent(waits / step)} of {traced}"

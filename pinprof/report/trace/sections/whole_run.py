@@ -33,12 +33,12 @@ WHY_IRREGULAR = {
 """Why irregular steps are longer."""
 PARTS_OF_RUN = {
     "start_up": "start-up, until steps could be recognized",
-    "regular": "steps, as long as a regular one",
+    "regular": "steps, each counted as long as a regular one",
     "input": "in the DataLoader",
     "later": "later steps, known only as a sum",
     "pinprof": "pinprof's own windows: steps under a profiler, starting it, and writing the trace",
     "end": "after the last step",
-} | {what: f"more in steps: {words}" for what, words in WHY_IRREGULAR.items()}
+} | {what: f"extra time in steps: {words}" for what, words in WHY_IRREGULAR.items()}
 """Where the time of a run went."""
 
 
@@ -53,10 +53,10 @@ def precision(course: WholeRun) -> Iterator[Fact]:
         return
     share = timed.input_fraction
     in_loader = f"; {percent(share)} of it in the DataLoader" if share >= MIN_DRAWN_SHARE else ""
-    lies = f"{between(*timed.range_ns)} with 95 % confidence in this run"
+    confidence = f"{between(*timed.range_ns)} with 95 % confidence in this run"
     if course.runs is None:
         in_loader += "; another process may differ by 15 % (pinprof run --repeat 3)"
-    meaning = f"the mean of {counted(timed.steps, 'regular step')}, {lies}{in_loader}"
+    meaning = f"the mean of {counted(timed.steps, 'regular step')}, {confidence}{in_loader}"
     yield Fact("precision", f"±{100 * timed.precision:.1f} %", meaning, is_named=False)
     if course.runs:
         yield Fact("mean of", *words_of_runs(course.runs), is_named=False)
@@ -65,7 +65,7 @@ def precision(course: WholeRun) -> Iterator[Fact]:
 def words_of_runs(runs: Runs) -> tuple[str, str]:
     """Return the number of runs; and the step of each, with the range for one more run."""
     steps = listed([duration(step_ns) for step_ns in runs.step_ns], MAX_RUNS_NAMED)
-    more = f"one more lies in {between(*runs.range_ns)} with 95 % confidence" if runs.range_ns else "three give a range"
+    more = f"the next one: {between(*runs.range_ns)} with 95 % confidence" if runs.range_ns else "a range needs three"
     return counted(len(runs.step_ns), "run"), f"of {steps} per step; {more}"
 
 
@@ -91,7 +91,9 @@ def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section
         named = [fact for fact in unlike if fact.name in matter]
         also = "".join(f"; also {fact.number} ({WHY_IRREGULAR[fact.name]})" for fact in named[1:])
         brief = [f"Steps unlike the others: {fact.number} {fact.meaning}{also}." for fact in named[:1]]
-        yield Section("Steps unlike the others, which the step leaves out", facts=unlike, brief=brief, name="unlike")
+        yield Section(
+            "Steps unlike the others, not counted in the step's length", facts=unlike, brief=brief, name="unlike"
+        )
     title = f"Where the run's {duration(course.wall_ns)} went"
     yield Section(title, facts=[_spent(entry, course) for entry in course.ledger], name="course")
 

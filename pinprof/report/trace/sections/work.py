@@ -22,13 +22,13 @@ MAX_KINDS = 3
 """Kinds of kernels that the short report names."""
 MIN_KIND_SHARE = 0.08
 """The least share of the time of a kind of kernels that the short report names."""
-ON_CORES_SHARE, OFF_CORES_SHARE = 0.95, 0.05
-"""A kind runs on tensor cores from the first share of its time on, and not on them up to the second."""
+MIN_SHARE_ON_CORES, MAX_SHARE_OFF_CORES = 0.95, 0.05
+"""Kernels of a kind run on tensor cores if at least this share of their time is there; they do not, up to the other."""
 MIN_KINDS_TO_COMPARE = 2
 """The least number of kinds for a comparison."""
 MAX_NAMES_IN_BAR = 10
 """Names with a part of a bar each; the others share one."""
-MAX_NAMES_BESIDE_BAR = 2
+MAX_NAMES_NEXT_TO_BAR = 2
 """Names next to a bar, the costliest first."""
 DEFAULT_ROWS = 5
 """Rows of a table in a terminal, unless more are asked for."""
@@ -39,7 +39,7 @@ COMMON_NAME_PARTS = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|
 WITHOUT_PROFILER = "without profiler"
 KIND_COLUMNS = (Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores"))
 OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT_PROFILER, "stall")
-OP_MEANING = "own time: without the ops that an op calls; stall: the part of it in calls that can block"
+OP_MEANING = "own time: without the ops that an op calls; stall: own time in calls that can block"
 
 
 def kinds_in_short(profile: Profile, limit: str | None = None) -> str:
@@ -84,7 +84,7 @@ def collectives_in_short(profile: Profile) -> str:
         return ""
     hidden = percent(1 - sums.exposed_ns / sums.time_ns)
     time = duration(sums.time_ns / profile.steps.divisor)
-    return f"Collectives: {time} {profile.steps.per}, waiting included; {hidden} of it behind other kernels"
+    return f"Collectives: {time} {profile.steps.per}, waiting included; {hidden} overlapped by other kernels"
 
 
 def _name_of_cores(sums: KernelSums) -> str:
@@ -97,11 +97,11 @@ def on_cores(kind: KindTime, cores: str = "tensor cores") -> str:
     if kind.tensor_core_ns is None or not kind.time_ns:
         return ""
     share, unknown = kind.tensor_core_ns / kind.time_ns, kind.unknown_ns / kind.time_ns
-    if share >= ON_CORES_SHARE:
+    if share >= MIN_SHARE_ON_CORES:
         return f"on {cores}"
-    if unknown > OFF_CORES_SHARE:
-        return f"at least {percent(share)} on {cores}" if share > OFF_CORES_SHARE else ""
-    return f"no {cores}" if share <= OFF_CORES_SHARE else f"{percent(share)} on {cores}"
+    if unknown > MAX_SHARE_OFF_CORES:
+        return f"at least {percent(share)} on {cores}" if share > MAX_SHARE_OFF_CORES else ""
+    return f"no {cores}" if share <= MAX_SHARE_OFF_CORES else f"{percent(share)} on {cores}"
 
 
 def kind_sections(profile: Profile) -> Iterator[Section]:
@@ -141,26 +141,26 @@ def kinds_figure(profile: Profile) -> Markup:
     sums = given(profile.kernels)
     if sums is None or len(sums.kinds) < MIN_KINDS_TO_COMPARE or not sums.time_ns:
         return Markup()
-    longest, bar, rows = sums.kinds[0].time_ns or 1, Markup('<div class="parts">{}</div>'), []
+    longest_ns, bar, rows = sums.kinds[0].time_ns or 1, Markup('<div class="parts">{}</div>'), []
     for kind in sums.kinds:
         names = [row for row in sums.rows if row.kind == kind.kind]
-        codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:MAX_NAMES_BESIDE_BAR]]
-        drawn, named = bar.format(Markup().join(_kind_bar(names, kind, longest))), Markup("<br>").join(codes)
+        codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:MAX_NAMES_NEXT_TO_BAR]]
+        drawn, named = bar.format(Markup().join(_kind_bar(names, kind, longest_ns))), Markup("<br>").join(codes)
         rows.append((*_kind_cells(profile, sums, kind), drawn, named))
     columns = (*KIND_COLUMNS, Column("names by time"), Column("costliest"))
     return table(f"Kernels {profile.steps.per} by what they do, and by name", columns, rows)
 
 
-def _kind_bar(names: list[KernelTime], kind: KindTime, longest: int) -> Iterator[Markup]:
+def _kind_bar(names: list[KernelTime], kind: KindTime, longest_ns: int) -> Iterator[Markup]:
     """Yield a part of the bar for each of the costliest names, and one for all others."""
     part = Markup('<span class="hue" style="width:{:.2f}%;{}" title="{}"></span>')
     colours = [hue(*both) for both in zip(shades(KERNEL), shades(in_the_dark(KERNEL)), strict=True)]
     for number, row in enumerate(names[:MAX_NAMES_IN_BAR]):
         name = f"{printable(row.name)}: {duration(row.time_ns)}"
-        yield part.format(100 * row.time_ns / longest, colours[number % len(colours)], name)
+        yield part.format(100 * row.time_ns / longest_ns, colours[number % len(colours)], name)
     rest = kind.time_ns - sum(row.time_ns for row in names[:MAX_NAMES_IN_BAR])
     if rest > 0:
-        yield part.format(100 * rest / longest, hue("var(--muted)"), f"others: {duration(rest)}")
+        yield part.format(100 * rest / longest_ns, hue("var(--muted)"), f"others: {duration(rest)}")
 
 
 def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
@@ -175,11 +175,11 @@ def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
     columns = ("kernel", "launched by", "count", "time", "mean", "of the GPU's work", f"of the {profile.steps.whole}")
     left_out = list(_left_out(profile, sums, "kernel"))
     of_collectives = f"Collectives by GPU time, {profile.steps.per}; waiting for other ranks counts"
-    for name, called, sums_of in (("kernel", title, kernels), ("collective", of_collectives, collectives)):
+    for name, heading, sums_of in (("kernel", title, kernels), ("collective", of_collectives, collectives)):
         is_last = name == "collective" or not collectives
         cells = [_kernel_cells(profile, sums, row) for row in sums_of]
         if sums_of:
-            yield _name_section(called, name, columns, cells, most=rows, notes=left_out if is_last else ())
+            yield _name_section(heading, name, columns, cells, most=rows, notes=left_out if is_last else ())
 
 
 def _withheld(title: str, name: str, why: Withheld) -> Section:
@@ -243,7 +243,7 @@ def op_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
     if not sums.rows:
         return
     share = f", {percent(sums.own_ns / sums.host_ns)} of the host's time" if sums.host_ns else ""
-    in_ops = f"in ops{share}; the rest is Python and what is not recorded"
+    in_ops = f"in ops{share}; the rest is Python and unrecorded work"
     fact = Fact("ops", duration(sums.own_ns / profile.steps.divisor), in_ops, is_named=False)
     cells = [_op_cells(profile, sums, row) for row in sums.rows]
     notes = [OP_MEANING]
