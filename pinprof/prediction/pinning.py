@@ -87,7 +87,7 @@ memory that another process has shared, page by page, while the workers write th
 programs on H200, in which this thread set the pace, it was 0.9 to 1.2; in 28 timings against recordings of another
 minute 0.9 to 1.75, 1.46 in the median."""
 MIN_FREEING_NS_PER_BYTE, MAX_FREEING_NS_PER_BYTE = 0.05e6 / 2**20, 0.3e6 / 2**20
-"""To unmap shared memory takes 0.12 to 0.28 ms per MiB in the same recordings, and nowhere less than this or more."""
+"""The least and the most that unmapping takes: 0.12 to 0.28 ms per MiB in the same recordings."""
 NEXT_TO_NS = 100_000
 """A pause within this time of a copy or of the DataLoader is next to it."""
 

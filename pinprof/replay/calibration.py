@@ -177,7 +177,7 @@ class Fit(NamedTuple):
 
 
 def fits_of(programs: Sequence[Program], steps: int, step_ns: float) -> tuple[Fit, ...]:
-    """Return with what the programs take a step of `step_ns`; several, from the GPU's slowest pace on, if it is unsure.
+    """Return with what the programs take a step of `step_ns`; two or three, the slowest GPU first, if it is unsure.
 
     A step with copies of pageable memory may be longer than its replay because one CPU thread stages them more slowly,
     or because the GPU does: it runs faster for the few steps of a recording than for long. Nothing shows which.
@@ -201,7 +201,7 @@ def fits_of(programs: Sequence[Program], steps: int, step_ns: float) -> tuple[Fi
         return tuple(map(staged_at, (slowest, (1 + slowest) / 2, 1.0)))
     expected = staged_at(1.0) if longer < -CLOSE_SHARE_OF_STEP else Fit(cost)
     slowest = crossing(lambda gpu_speed: step_at(gpu_speed, 1 / MAX_STAGING_FACTOR), step_ns, 1.0, LONG_RUN_OF_GPU)
-    return staged_at(slowest), expected, expected
+    return staged_at(slowest), expected
 
 
 def _hurried(times: float) -> ProfilerCost:

@@ -174,15 +174,16 @@ class Replay:
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
-        """The settings at which changed programs are replayed: one at a known step, otherwise those of an estimate."""
+        """The settings at which changed programs are replayed: they fit a known step, or are those of an estimate."""
         known = self._given or self._measured
         if known is None and self._estimated:
             return self._estimated
         step_ns = known.step_ns if known else None
         fits = fits_of(self.programs, self.steps, step_ns) if step_ns and self.runs else (Fit(cost_of(USUAL_NS)),)
-        paces = {fit: self._pace(self.programs, fit.cost, gpu_speed=fit.gpu_speed) for fit in fits}
+        paces = [self._pace(self.programs, fit.cost, gpu_speed=fit.gpu_speed) for fit in fits]
         return tuple(
-            Setting(fit.cost, step_ns or paces[fit].step_ns, paces[fit], gpu_speed=fit.gpu_speed) for fit in fits
+            Setting(fit.cost, step_ns or before.step_ns, before, gpu_speed=fit.gpu_speed)
+            for fit, before in zip(fits, paces, strict=True)
         )
 
     @property
@@ -259,8 +260,8 @@ class Replay:
         """
         if _takes_input(self.programs) and not _takes_input(changed):
             batch_ns = 0.0
-        after = {
-            setting: self.pace_after(
+        paces = [
+            self.pace_after(
                 setting,
                 self._pace(
                     changed,
@@ -270,10 +271,9 @@ class Replay:
                 ),
                 batch_ns,
             )
-            for setting in dict.fromkeys(self.settings)
-        }
-        paces = [after[setting] for setting in self.settings]
-        return Paces(across(pace.step_ns for pace in paces), across(pace.busy_ns for pace in paces))
+            for setting in self.settings
+        ]
+        return Paces(across(after.step_ns for after in paces), across(after.busy_ns for after in paces))
 
     def _pace(
         self, programs: Sequence[Program], cost: ProfilerCost, *, waits: bool = True, gpu_speed: float = 1.0

@@ -148,11 +148,12 @@ def bounds_of(times: Sequence[StepTimes]) -> RangeNs | None:
 
 
 def across(values: Iterable[float]) -> Floats:
-    """Return a figure in each world, from its values at the settings of a replay."""
-    first, *others = values
-    if not others:
-        return np.full(len(WORLDS.host), first)
-    expected, slow, *for_nobody = others
-    among = np.interp(WORLDS.host, SETTING_PLACES, (first, expected, slow))
+    """Return a figure in each world, from its values at the settings of a replay.
+
+    Beyond the last setting of a host it stays as it is there: a single one holds in all worlds.
+    """
+    known = list(values)
+    hosts = known[: len(SETTING_PLACES)]
+    among = np.interp(WORLDS.host, SETTING_PLACES[: len(hosts)], hosts)
     caused = np.clip(WORLDS.ranks, 0.0, 1.0)
-    return among + caused * (for_nobody[0] - first) if for_nobody else among
+    return among + caused * (known[-1] - known[0]) if len(known) > len(hosts) else among

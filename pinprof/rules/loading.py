@@ -5,7 +5,7 @@ from math import inf
 from typing import NamedTuple
 
 from pinprof.details import Details
-from pinprof.ground.units import NS_PER_MS, counted
+from pinprof.ground.units import counted
 from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed
 from pinprof.rules.rule import Evidence
@@ -47,7 +47,7 @@ def ready_before_pinning_ns(details: Details, step_ns: float) -> float | None:
     worker, made = details.trace.info.worker, details.trace.info.made
     if not details.loader.pins or worker is None or not worker.steps or not made or len(made.drawn) != 1:
         return None
-    ready_ns = worker.window_ms * NS_PER_MS / worker.steps / (made.drawn[0].num_workers or inf)
+    ready_ns = worker.step_ns / (made.drawn[0].num_workers or inf)
     return ready_ns if 0 < ready_ns <= READY_SHARE_OF_STEP * step_ns else None
 
 

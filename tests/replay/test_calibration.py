@@ -113,7 +113,7 @@ def test_a_longer_step_with_a_staged_copy_is_that_of_a_slower_copy_or_of_a_slowe
     assert fits[0].cost.staging < fits[-1].cost.staging
     for cost, gpu_speed in fits:
         assert pace([program], 1, cost, gpu_speed=gpu_speed).step_ns == pytest.approx(1.1 * step, rel=0.01)
-    slow, expected, _ = fits_of([program], 1, 0.9 * step)
+    slow, expected = fits_of([program], 1, 0.9 * step)
     assert expected.gpu_speed == 1.0
     assert expected.cost.staging < 1.0
     assert slow.gpu_speed == pytest.approx(6 / (9 - 4 / 1.5), abs=0.01)  # work of 6.3 ms, with the fastest copy

@@ -77,6 +77,7 @@ def test_a_range_holds_the_expected_world(values: list[float]) -> None:
 @given(st.lists(st.floats(0, 1e9), min_size=len(SETTING_PLACES) + 1, max_size=len(SETTING_PLACES) + 1))
 def test_worlds_lie_between_the_settings(values: list[float]) -> None:
     assert across(values[:1]) == pytest.approx(values[0])
+    assert across(values[:2]).tolist() == across([*values[:2], values[1]]).tolist()
     among = across(values[: len(SETTING_PLACES)])
     assert middle(among) == pytest.approx(values[1])
     assert among.min() >= min(values[:-1]) * (1 - LEAST)

@@ -36,7 +36,7 @@ def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
     wait = feed.input_ns if feed.input_ns >= MIN_SHARE_OF_LINE * step else feed.wait_ns if feed.is_late(step) else 0.0
     if not wait or not lines or not worker.steps:
         return
-    batch, cost = worker.window_ms * 1e6 / worker.steps, wait * lines[0][1]
+    batch, cost = worker.step_ns, wait * lines[0][1]
     without = Edits(most_input_ns=feed.input_ns - cost)
     if feed.is_late(step):  # the steps that were recorded need not wait, as the workers had filled their queue
         without |= Edits(batch_ns=step - cost)

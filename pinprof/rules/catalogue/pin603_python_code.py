@@ -70,15 +70,14 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
     paused = _paused(details, times)
     idle = idle_within(details, profile, *times) * paused.python
     lasts = pause.time_ns if pause and idle >= MIN_PYTHON_SHARE_OF_STEP * step else 0.0
-    lines, elsewhere = _program_lines(details, profile), 0.0
-    if freed_ns := length(freed) / profile.steps.divisor:
-        copying = {(line.file, line.line) for line in details.copy_places if line and line.line}
-        copying |= {(file, line + 1) for file, line in copying}  # a signal is noticed at the call after the unmapping
-        kept = [(line, own) for line, own in lines if (line.file, line.line) not in copying]
-        dropped = sum(own for _, own in lines) - sum(own for _, own in kept)
-        lines, lasts = kept, lasts if lasts > 2 * freed_ns else 0.0
-        elsewhere = max(freed_ns / step - dropped / profile.host.samples, 0.0) if profile.host else 0.0
-    shown = sum(own for _, own in lines) / profile.host.samples - elsewhere if profile.host else 0.0
+    freed_ns = length(freed) / profile.steps.divisor
+    lasts = lasts if lasts > 2 * freed_ns else 0.0
+    sampled = _program_lines(details, profile)
+    lines = _without_unmapping(details, sampled) if freed_ns else sampled
+    shown = 0.0
+    if profile.host:
+        own, all_own = (sum(samples for _, samples in some) / profile.host.samples for some in (lines, sampled))
+        shown = own - max(freed_ns / step - (all_own - own), 0.0)  # what these lines do not show is at others
     if not lasts and shown < MIN_PYTHON_SHARE_OF_STEP:
         return
     words = []
@@ -99,6 +98,16 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
             details, profile, place, paused if lasts else None, lines if shown >= MIN_PYTHON_SHARE_OF_STEP else ()
         ),
     )
+
+
+def _without_unmapping(details: Details, lines: Sequence[tuple[CalledLine, float]]) -> list[tuple[CalledLine, float]]:
+    """Return the lines but for those at which samples find batches unmapped: of their copies, and right after these.
+
+    The handler of a signal runs at the next call, which is mostly on the next line.
+    """
+    copying = {(line.file, line.line) for line in details.copy_places if line and line.line}
+    copying |= {(file, line + 1) for file, line in copying}
+    return [(line, own) for line, own in lines if (line.file, line.line) not in copying]
 
 
 def _how_to_spare(

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Struct
 
 from pinprof.document import Count, Ms, Words, converted, doc
+from pinprof.ground.units import NS_PER_MS
 from pinprof.trace.lines import MAX_RECORDED_MS, Placed
 
 HOST_KEY = "pinprof_host"
@@ -58,6 +59,11 @@ class HostProfile(Struct, frozen=True):
     stacks: Annotated[tuple[HostStack, ...], doc("all stacks, the most frequent first")] = ()
     folded: Annotated[Count, doc("further samples, of stacks that are not kept")] = 0
     why_not: Annotated[Words | None, doc("why there are no samples, or none of the later steps")] = None
+
+    @property
+    def step_ns(self) -> float:
+        """The mean of these steps, if there are any; for a worker, the time in which it makes a batch."""
+        return self.window_ms * NS_PER_MS / self.steps
 
 
 def host_of_metadata(entry: object) -> HostProfile | None:
