@@ -99,6 +99,7 @@ def test_it_works(call: str, r: Any, c: Any, job: Any, tmp_path: Path) -> None:
         ("r.plot()", r"report\.timeline\(\)"),
         ("r.predict(pin=True)", r"take report\.whatif\(pin=True\)"),
         ("pinprof.read_trace(TRACE).kernels", r"pinprof\.load\(path\)\.events has \.kernels"),
+        ("pinprof.read_trace(TRACE).calls.head()", r"to_pandas\(\)"),
         ("pinprof.load('nothing.json')", "no such file"),
         ("r.whatif(pinned=True)", "no such change; there are drop_syncs, pin, "),
         ("r.whatif(drop_syncs='train.py:9')", r"the host does not wait at train\.py:9; it does at .*copies\.py:23"),

@@ -93,6 +93,14 @@ class Table:
         columns = ", ".join(column.name for column in fields(self)[1:])
         return f"<pinprof {type(self).__name__}, {counted(len(self), 'row')}: {columns}; to_pandas() has them>"
 
+    if not TYPE_CHECKING:  # otherwise mypy would not report misspelled names
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"a table of a trace has no {name}; to_pandas() makes it a DataFrame, and pinprof.load(path).events is "
+                "one with the step, the op and the line of each event"
+            )
+
     @property
     def duration_ns(self) -> Int64s:
         """Length of each event in ns."""
