@@ -104,7 +104,7 @@ from pinprof.ground.processes import exit_status
 
 def told(number, handler, change=signal.signal):
     change(number, handler)
-    print("ready", flush=True)
+    print("ready\\n", end="", flush=True)
 
 signal.signal = told
 sys.exit(exit_status([sys.executable, "-IS", "-c", sys.argv[1]]))
@@ -113,9 +113,9 @@ sys.exit(exit_status([sys.executable, "-IS", "-c", sys.argv[1]]))
 INTERRUPTED = """
 import signal, sys, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-print("begun", flush=True)
+print("begun\\n", end="", flush=True)
 signal.sigtimedwait([signal.SIGINT], 600)
-print("interrupted", flush=True)
+print("interrupted\\n", end="", flush=True)
 """
 """Says when it is ready for Ctrl-C, and when that has come."""
 Terminal: TypeAlias = Callable[[str], "subprocess.Popen[str]"]
