@@ -73,8 +73,8 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     warmup: Annotated[
         int,
         offered(
-            "Skip this many steps; by default 10 or more, until their time is steady. With fewer than 10, for a script "
-            f"of few steps, only {TIMED_PER_RECORDED} steps per recorded one are timed.",
+            "Skip this many steps; by default 10 or more, until their time is steady. If N is below 10, for a script "
+            f"of few steps, pinprof times only {TIMED_PER_RECORDED} steps per recorded one.",
             metavar="N",
         ),
     ] = 10

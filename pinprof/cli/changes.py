@@ -255,11 +255,11 @@ def compare(
 ) -> None:
     """Show what changed between the traces BEFORE and AFTER: the step, copies and their overlap, waits, findings.
 
-    A difference counts if it exceeds the noise, which is the spread over the steps of the recordings. The spread of a
-    step that pinprof run measured without the profiler is its 10th to its 90th percentile; that of an estimated step
-    is the range of the estimate. Waits and findings match by cause, file, function and op, because lines move with
-    every edit; one that is in another function of AFTER has moved. pinprof does not compare figures that a trace is not
-    fit for, and says why.
+    A difference counts if it exceeds the noise: the spread over the steps of the recordings. The spread of a step that
+    pinprof run measured without the profiler goes from its 10th to its 90th percentile; that of an estimated step is
+    the range of the estimate. Waits and findings match by cause, file, function and op, because lines move with every
+    edit; one that is in another function of AFTER has moved. pinprof does not compare figures that a trace cannot tell,
+    and says why.
 
     BEFORE and AFTER are each one trace: a file, a URL or - for standard input, as for pinprof report.
 

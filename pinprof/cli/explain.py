@@ -63,7 +63,7 @@ def _completing(titles: Callable[[], dict[str, str]]) -> Callable[..., list[Comp
 
 @click.command(short_help="Explain a rule, or show a guide, such as recording or what-if.")
 @click.argument("topic", required=False, shell_complete=_completing(_topics))
-@click.option("--path", "as_path", is_flag=True, help="Print the file of a guide instead, to copy it.")
+@click.option("--path", "as_path", is_flag=True, help="Print the path of a guide's file instead, to copy it.")
 def explain(topic: str | None, *, as_path: bool) -> None:
     """Explain a TOPIC: a rule in full, a guide, or the Python API.
 
@@ -168,7 +168,7 @@ def schema(name: str | None) -> None:
 
     NAME is a command: report, compare, whatif, verify or bench; report-brief and compare-brief are what --brief writes.
     Without a NAME, list them. The schema is of draft 2020-12, and of this version of pinprof: it names all fields, with
-    their units and what they mean. The guide `pinprof explain json` says what null means, and what stays as it is.
+    their units and what they mean. The guide `pinprof explain json` says what null means, and what stays stable.
 
     \b
     Examples:

@@ -65,7 +65,7 @@ EXPORT_GZIP_LEVEL = 2
     "html_file",
     metavar="FILE",
     help="Also write a page with charts and an interactive timeline. "
-    f"{EDITOR_VARIABLE} names the editor that its places open in: vscode, cursor, zed, pycharm, ..., or a template.",
+    f"{EDITOR_VARIABLE} names the editor that opens its places: vscode, cursor, zed, pycharm, ..., or a template.",
 )
 @click.option(
     "--md", "md_file", metavar="FILE", help="Also write the verdict and three findings as Markdown, for a pull request."
@@ -76,8 +76,8 @@ EXPORT_GZIP_LEVEL = 2
     "--full",
     "is_full",
     is_flag=True,
-    help="Print the tables: the step, copies, waits, idle time, kernels, ops; of long ones the "
-    f"{FULL_TABLE_ROWS} largest rows.",
+    help="Print the tables: the step, copies, waits, idle time, kernels, ops; at most the "
+    f"{FULL_TABLE_ROWS} largest rows of each.",
 )
 @machine_option
 @click.option(
@@ -95,16 +95,16 @@ def report(
 
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
     standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
-    The report says in a few lines why the step is slow, where it goes, and what to change; --full prints the tables,
-    with the 15 largest rows of each; the JSON has all rows. It never shows a time that the profiler inflates as the
-    step's own.
+    The report says in a few lines why the step is slow, where its time goes, and what to change; --full prints the
+    tables, with the 15 largest rows of each; the JSON has all rows. It never shows a time with the profiler's cost as
+    the step's own.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
     why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine; it
-    names and skips a trace that it cannot read. If a folder holds several runs, which their recording times tell apart,
-    it reports on the last of those with the most ranks. The page of a job shows all ranks in one figure. Traces that
-    are no job have a line each: the step, what limits it, the first change, and what that saves; --full prints their
-    reports one after the other.
+    names and skips a trace that it cannot read. It distinguishes several runs in a folder by their recording times, and
+    reports on the run with the most ranks; if several have as many, on the last. The page of a job shows all ranks in
+    one figure. Traces that are not of one job have a line each: the step, what limits it, the first change, and what
+    that saves; --full prints their reports one after the other.
 
     \b
     Examples:
@@ -383,15 +383,15 @@ def export(trace: str, output: str, *, force: bool) -> None:
     """Write the trace again with pinprof's own tracks, to look at in Perfetto.
 
     Open the file at https://ui.perfetto.dev with "Open trace file", or drop it on that page. The page reads it in your
-    browser: nothing is uploaded. The process "pinprof" is at its top:
+    browser: nothing is uploaded. The process "pinprof" is at the top:
 
     \b
       stalls     of each host thread, by cause, with the line and what the host waited for
       idle       all idle time of the GPU, by cause
       exposed    copies during which no kernel runs, with the reason
 
-    The bytes of the trace itself stay as they are. pinprof leaves out tracks for which the trace is not fit, and says
-    so. TRACE is one trace, a file, a URL or - for standard input, as for pinprof report.
+    The bytes of the trace itself stay as they are. pinprof leaves out a track if the trace lacks what it shows, and
+    says so. TRACE is one trace, a file, a URL or - for standard input, as for pinprof report.
 
     \b
     Examples:

@@ -45,9 +45,9 @@ takes options of pinprof after the script, if the script reads no arguments.
 
 pinprof finds the steps by the batches and the optimizer steps of the script. Without these it takes calls of
 backward, then calls of the outermost module, and last, after 30 s of work, a stretch of 3 s. After a warm-up it times
-steps without a profiler (the true step), until the mean of the regular steps is known to 2 %, for 5 s at most. Then
-torch.profiler records a few steps (the trace), and a few more show the source line of every wait. Further steps at
-full speed show which lines wait only now and then. Then pinprof stops the script.
+steps without a profiler, until the mean of the regular steps is known to 2 %, for 5 s at most. Then torch.profiler
+records a few steps (the trace), and a few more show the source line of every wait. Further steps at full speed show
+which lines wait only now and then. Then pinprof stops the script.
 
 Under torchrun each rank writes its own trace (out.rank3.json.gz), and all ranks record the same steps: through the
 store of the job they agree when to start and stop. Rank 0 reports on itself; with --job-report, on all ranks.

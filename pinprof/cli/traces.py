@@ -70,7 +70,7 @@ machine_option = click.option(
     show_envvar=True,
     type=click.Path(),
     callback=_read_machine,
-    help="A file of pinprof bench --json: how fast copies that become pinned are, and whether pinning pays.",
+    help="A file of pinprof bench --json: the rate of copies that become pinned, and whether pinning pays.",
 )
 
 
