@@ -28,7 +28,7 @@ from pinprof.ground.outputs import write_whole
 from scripts.examination.case_table import table
 from scripts.examination.cases import CASES, Case
 from scripts.examination.processes import Hook, Noted, Place, reported, run, run_hooked
-from scripts.examination.turns import AFTER, BEFORE, in_turns
+from scripts.examination.turns import AFTER, BEFORE, Turns, in_turns
 from scripts.examination.verdict import truth_of_run
 from scripts.recordings import machine_of
 
@@ -134,7 +134,10 @@ def measure(folder: Path, out: Path, turns: int, only: Sequence[str], seconds: f
         if AFTER not in _git(place.repository, "tag").split():
             print(f"{case.name}: has no change; make it with --changed", flush=True)
             continue
-        taken = in_turns(partial(step_ms, place, out / case.name), turns)
+        if case.has_both_versions:
+            taken = turns_of_process(place, turns, out / f"{case.name}.log")
+        else:
+            taken = in_turns(partial(step_ms, place, out / case.name), turns)
         _git(place.repository, "checkout", "--quiet", AFTER)
         if not taken.pairs_ms:
             print(f"{case.name}: no version made steps; see {out / case.name}.*.log", flush=True)
@@ -149,6 +152,12 @@ def step_ms(place: Place, noted: Path, version: str) -> float | None:
     _git(place.repository, "checkout", "--quiet", version)
     _, stamps = run_hooked(place, TRUTH, noted.with_name(f"{noted.name}.{version}"), PATIENCE_SECONDS)
     return truth_of_run(stamps).get("regular_ms") if stamps else None
+
+
+def turns_of_process(place: Place, turns: int, log: Path) -> Turns:
+    """Return the turns of a program that runs both versions by itself and prints their steps."""
+    ended = run(place, [*place.command(), "--turns", str(turns)], {}, PATIENCE_SECONDS, log)
+    return Turns(tuple(map(tuple, json.loads(ended.last_line))) if ended.status == 0 else ())
 
 
 @main.command()
@@ -167,8 +176,12 @@ def keep(out: Path) -> None:
 
 @main.command(name="table")
 def print_table() -> None:
-    """Print what was predicted and what came of it."""
-    print(table(_kept(FORECASTS), _kept(MEASURED)))
+    """Print what was predicted and what came of it: of programs as they stand, and of those written again."""
+    forecasts, measured = _kept(FORECASTS), _kept(MEASURED)
+    for written_again in (False, True):
+        cases = [case for case in CASES if case.has_both_versions is written_again and case.name in forecasts]
+        if cases:
+            print(table(forecasts, measured, cases), end="\n\n")
 
 
 def _kept(file: Path) -> Noted:

@@ -37,6 +37,22 @@ class Case:
         """Return how its copy is run."""
         return Program(self.name, self.name, ("case.py", *self.arguments))
 
+    @property
+    def has_both_versions(self) -> bool:
+        """Return whether one process runs both versions in turns."""
+        return self.harness == REBUILT
+
+
+REBUILT = "rebuilt"
+"""The harness of programs that are written again from their threads."""
+CHANGED = (Edit("case.py", "for _ in islice(program(", "False", "True"),)
+
+
+def _rebuilt(name: str, thread: str, cause: str, rules: str, brought: str, *, negative: bool = False) -> Case:
+    """Return a case of scripts/cases/rebuilt.py; `rules` has blanks between."""
+    of_case = (name, thread, "", "", REBUILT, (name,), cause, tuple(rules.split()), brought)
+    return Case(*of_case, edits=CHANGED, cut="written again, with made-up data", negative=negative)
+
 
 GPT2_EAGER = ("--compile=False", "--eval_interval=100000", "--eval_iters=2")
 TRAIN = "train.py"
@@ -376,6 +392,87 @@ CASES = (
         cut="all pictures labelled, batches of 32",
         files=(".py",),
         where=("train.py",),
+        negative=True,
+    ),
+    _rebuilt(
+        "clip_nonfinite",
+        "deepmodeling/deepmd-kit#5519",
+        "clip_grad_norm_ reads whether the norm is finite",
+        "PIN202",
+        "“bad GPU utilization”",
+    ),
+    _rebuilt(
+        "metric_checks",
+        "Lightning-AI/torchmetrics#2943",
+        "metrics ask for NaN, and copy weights",
+        "PIN202 PIN209",
+        "several waits a step",
+    ),
+    _rebuilt("lr_tensor", "pytorch/pytorch#133662", "the rate of learning is read from the GPU", "PIN201", "not told"),
+    _rebuilt(
+        "cpu_mask",
+        "pytorch/pytorch#156384",
+        "a mask of the host is an index, twelve times",
+        "PIN205 PIN102 PIN101 PIN604",
+        "not told",
+    ),
+    _rebuilt(
+        "pin_images",
+        "roboflow/rf-detr#1313",
+        "16 pageable pictures, copied one by one",
+        "PIN101 PIN102 PIN106 PIN104",
+        "7 to 10 % of predict()",
+    ),
+    _rebuilt(
+        "batched_muon",
+        "KellerJordan/modded-nanogpt, records",
+        "Muon updates one matrix after the other",
+        "PIN607 PIN601",
+        "not told",
+    ),
+    _rebuilt(
+        "garbage_collection",
+        "pytorch/torchtitan#148",
+        "garbage is collected when Python decides",
+        "PIN608",
+        "1.5 % on 512 GPUs",
+    ),
+    _rebuilt(
+        "fused_adam", "deepmodeling/deepmd-kit#4463", "Adam updates each tensor by itself", "PIN602", "922 → 892 ms"
+    ),
+    _rebuilt(
+        "empty_cache", "huggingface/transformers#31546", "empty_cache() in each step", "PIN303", "slower, no figure"
+    ),
+    _rebuilt(
+        "rotary",
+        "huggingface/diffusers#11030",
+        "repeat_interleave without output_size, of a number of the host",
+        "PIN207",
+        "“no noticeable difference”",
+        negative=True,
+    ),
+    _rebuilt(
+        "loader_workers",
+        "Lightning-AI/pytorch-lightning#17410",
+        "a loader without workers, of data in memory",
+        "PIN401 PIN402 PIN403",
+        "workers are “unreasonably slow”",
+        negative=True,
+    ),
+    _rebuilt(
+        "own_prefetcher",
+        "Deci-AI/super-gradients#1990",
+        "batches are copied on the stream of the kernels",
+        "PIN101 PIN102 PIN301 PIN302",
+        "nothing with workers",
+        negative=True,
+    ),
+    _rebuilt(
+        "many_waits",
+        "roboflow/rf-detr#1492",
+        "twelve .item() in a step that the GPU bounds",
+        "PIN201",
+        "0.23 %",
         negative=True,
     ),
 )
