@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pinprof.program.waits import SYNC_WARNING
 from pinprof.races.clocks import Stream
-from pinprof.races.gpu import CopyMark, Gpu
+from pinprof.races.gpu import Gpu
 from pinprof.races.torch_ops import parts
 
 
@@ -73,21 +73,6 @@ class FakeGenericStream(FakeStream):
 
     def wait_stream(self, other: FakeStream) -> None:
         pass
-
-
-class FakeMark(CopyMark):
-    def __init__(self, stream: FakeStream) -> None:
-        self.stream, self.number = stream, 0
-
-    def end(self) -> None:
-        self.stream.queued += 1
-        self.number = self.stream.queued
-
-    def has_ended(self) -> bool:
-        return self.stream.ran >= self.number
-
-    def took_ns(self) -> float:
-        return 1_500_000.0
 
 
 def _events(gpu: "FakeGpu") -> tuple[Any, Any]:
@@ -225,6 +210,9 @@ class FakeGpu(Gpu):
     def is_capturing(self) -> bool:
         return self.capturing
 
-    def begin(self, device: int | None) -> FakeMark:
+    def mark(self, device: int | None) -> Callable[[], bool]:
         assert not device
-        return FakeMark(self.current)
+        stream = self.current
+        stream.queued += 1
+        number = stream.queued
+        return lambda: stream.ran >= number

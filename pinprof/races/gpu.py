@@ -1,14 +1,14 @@
 """What the guard asks a GPU: which memory is on it, which stream is current, and when a copy has ended.
 
-Tests have a GPU and marks of their own.
+Tests have a GPU of their own.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pinprof.ground.units import NS_PER_MS
 from pinprof.program.machine import has_gpu
 from pinprof.races.clocks import Stream
 
@@ -49,33 +49,11 @@ class Gpu:
         """Return whether a graph captures the work of this thread, to run it later."""
         return torch.cuda.is_current_stream_capturing()
 
-    def begin(self, device: int | None) -> "CopyMark":
-        """Mark the beginning of the next copy on the current stream of a device (None: the current one)."""
-        return CopyMark(device)
+    def mark(self, device: int | None) -> Callable[[], bool]:
+        """Mark the end of the work queued so far on the current stream of a device; return what says if it has ended.
 
-
-_event: Any = torch.cuda.Event
-
-
-class CopyMark:
-    """The beginning and the end of a copy on its stream: two events, whose records and waits the guard does not see."""
-
-    def __init__(self, device: int | None) -> None:
-        self._stream = torch.cuda.current_stream(device)
-        self._first, self._last = (_event(enable_timing=True) for _ in range(2))
-        _C._CudaEventBase.record(self._first, self._stream)
-
-    def end(self) -> None:
-        """Mark the end of the copy that was just queued."""
-        _C._CudaEventBase.record(self._last, self._stream)
-
-    def has_ended(self) -> bool:
-        """Return whether the copy has ended by now."""
-        return not torch.cuda.is_current_stream_capturing() and bool(_C._CudaEventBase.query(self._last))
-
-    def took_ns(self) -> float | None:
-        """Wait for the copy and return how long it took; None during a capture, which allows no wait."""
-        if torch.cuda.is_current_stream_capturing():  # a wait would end the capture
-            return None
-        _C._CudaEventBase.synchronize(self._last)
-        return float(_C._CudaEventBase.elapsed_time(self._first, self._last)) * NS_PER_MS
+        The guard does not see the record and the queries of this event.
+        """
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        _C._CudaEventBase.record(event, torch.cuda.current_stream(device))
+        return lambda: not torch.cuda.is_current_stream_capturing() and bool(_C._CudaEventBase.query(event))

@@ -19,9 +19,8 @@ from pinprof.program.waits import has_compiled
 from pinprof.races.gpu import Gpu
 from pinprof.races.operators import Operators, beyond_operators, in_new_threads, registered_memory
 from pinprof.races.streams import following_streams, warned_of_waits
-from pinprof.races.violation import Synchronize, Synchronizes, Violation
+from pinprof.races.violation import Violation
 from pinprof.races.watch import Watch
-from pinprof.rules.catalogue import pin507_unneeded_synchronize
 from pinprof.trace.lines import Place
 
 if sys.version_info >= (3, 11):
@@ -33,10 +32,6 @@ Mode = Literal["warn", "raise", "collect"]
 
 NO_GPU = "torch sees no GPU, so there was no copy to follow."
 COMPILED_UNSEEN = "torch.compile has compiled code: the guard sees only its inputs and outputs"
-UNNEEDED_CAVEAT = (
-    "Candidates only: the guard sees only uses of tensors. Time measurements, numpy views, other libraries, or error "
-    "checks may need the wait."
-)
 
 
 class UnsafeCopyWarning(RuntimeWarning):
@@ -50,7 +45,6 @@ class Guard:
         self,
         mode: Mode = "warn",
         *,
-        report_unneeded: bool = False,
         on_found: Callable[[Violation], None] = lambda _: None,
         gpu: Gpu | None = None,
     ) -> None:
@@ -59,7 +53,6 @@ class Guard:
         self.mode = mode
         self._on_found = on_found
         self._gpu = gpu or Gpu()
-        self._waits = Synchronizes() if report_unneeded else None
         self._undo = ExitStack()
         self._watch: Watch | None = None
         self._violations: dict[tuple[Place, Place, bool], Violation] = {}
@@ -77,11 +70,6 @@ class Guard:
         return not any(violation.is_certain for violation in self.violations)
 
     @property
-    def unneeded(self) -> tuple[Synchronize, ...]:
-        """The synchronizes that no use of memory has needed so far; empty without `report_unneeded`."""
-        return self._waits.unneeded() if self._waits else ()
-
-    @property
     def followed(self) -> int:
         """How many asynchronous copies between pinned memory and a GPU the guard has followed so far."""
         return self._watch.followed if self._watch else 0
@@ -96,7 +84,7 @@ class Guard:
             raise PinprofError("this guard was already used; make a new one for each block")
         with ExitStack() as undo:
             on_copy = undo.enter_context(warned_of_waits(self._gpu.cuda))
-            watch = Watch(self._gpu, self._take, before=self.mode == "raise", waits=self._waits, on_copy=on_copy)
+            watch = Watch(self._gpu, self._take, on_copy)
             undo.enter_context(following_streams(watch))
             undo.enter_context(registered_memory(watch))
             undo.enter_context(beyond_operators(watch))
@@ -116,8 +104,6 @@ class Guard:
     def __str__(self) -> str:
         clean = _clean(self.followed) if self._gpu.is_there() else NO_GPU
         parts = [str(violation) for violation in self.violations] or [clean]
-        if self._waits is not None:
-            parts += _about_waits(self.unneeded)
         return "\n\n".join(parts + [f"Not seen: {note}." for note in self.notes])
 
     def _take(self, violation: Violation) -> None:
@@ -133,7 +119,7 @@ class Guard:
             warnings.warn_explicit(str(violation), UnsafeCopyWarning, violation.access.file, violation.access.line or 0)
 
 
-def guard(mode: Mode = "warn", *, report_unneeded: bool = False) -> Guard:
+def guard(mode: Mode = "warn") -> Guard:
     """Return a context manager that finds uses of host memory before its asynchronous copy has ended.
 
         with pinprof.guard():
@@ -142,28 +128,19 @@ def guard(mode: Mode = "warn", *, report_unneeded: bool = False) -> Guard:
     An access is safe only if something made sure that the copy had ended: a synchronize, a query of an event or a
     stream, or a blocking copy after it. Whether it had in fact ended does not matter, but the report says so. `mode`:
     `warn` issues an UnsafeCopyWarning once for each pair of places; `raise` raises UnsafeCopyError before the access;
-    `collect` only fills `violations`, as the others do too. With `report_unneeded`, `unneeded` lists the synchronizes
-    that no access needed.
+    `collect` only fills `violations`, as the others do too.
 
     The guard sees the operators of this thread, of autograd's threads, and of threads that begin in the block.
 
     Raises PinprofError for another mode.
     """
-    return Guard(mode, report_unneeded=report_unneeded)
+    return Guard(mode)
 
 
 def _clean(followed: int) -> str:
     copies = f"{counted(followed, 'asynchronous copy', 'asynchronous copies')} followed"
     none = "There was no asynchronous copy between pinned memory and a GPU to follow."
     return f"No unsafe use of host memory was seen: {copies}." if followed else none
-
-
-def _about_waits(unneeded: tuple[Synchronize, ...]) -> list[str]:
-    if not unneeded:
-        return ["Every synchronize was followed by a use of what it had waited for."]
-    rows = "\n".join(f"  {wait}" for wait in unneeded)
-    title = f"{pin507_unneeded_synchronize.RULE.id}: synchronizes that no access of the host needed"
-    return [f"{title}\n{rows}\n{UNNEEDED_CAVEAT}"]
 
 
 _watches: WeakSet[Watch] = WeakSet()

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import wraps
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -118,12 +118,11 @@ def _reporting(
     def change(function: Any) -> Any:
         @wraps(function)
         def wrapper(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            call = partial(function, tensor, *args, **kwargs)
-            if not only_if():
-                return call()
-            uses: list[tuple[Tensor, Access]] = [(tensor, kind), *((arg, "read") for arg in args)]
-            own = [(used, use) for used, use in uses if type(used) in PLAIN_TENSORS and not watch.gpu.owns(used)]
-            return watch.use(own, action, call)
+            if only_if():
+                uses: list[tuple[Tensor, Access]] = [(tensor, kind), *((arg, "read") for arg in args)]
+                own = [(used, use) for used, use in uses if type(used) in PLAIN_TENSORS and not watch.gpu.owns(used)]
+                watch.use(own, action)
+            return function(tensor, *args, **kwargs)
 
         wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
         return wrapper
@@ -147,18 +146,9 @@ def _sent_to_processes(watch: Watch) -> Iterator[None]:
 @contextmanager
 def registered_memory(watch: Watch) -> Iterator[None]:
     """Tell the watch about memory that the program pins by `torch.cuda.cudart()`, which torch does not manage."""
-
-    def unpinning(function: Any) -> Any:
-        @wraps(function)
-        def unpin(address: int) -> Any:
-            return watch.unregister(address, lambda: function(address))
-
-        return unpin
-
     cudart = getattr(watch.gpu.c, "_cudart", None)
     with ExitStack() as undo:
         if cudart is not None:
-            pinning = preceded(lambda address, size, *_flags: watch.registered(address, size))
-            undo.enter_context(replaced(cudart, "cudaHostRegister", pinning))
-            undo.enter_context(replaced(cudart, "cudaHostUnregister", unpinning))
+            undo.enter_context(replaced(cudart, "cudaHostRegister", preceded(watch.register)))
+            undo.enter_context(replaced(cudart, "cudaHostUnregister", preceded(watch.unregister)))
         yield

@@ -1,7 +1,7 @@
 """Keeps the copies that may still run, as far as the host knows, by the bytes of host memory that they use."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import SimpleNamespace
@@ -23,28 +23,20 @@ class Copy:
     """An asynchronous copy between a device and pinned memory of the host."""
 
     ticket: Ticket
-    order: int
-    """Its number among all copies."""
     memory: "Extent"
     """On the host."""
     to_host: bool
     dtype: str
     stack: Any
     """The stack of the call, in the form that the reporter reads."""
-    mark: Any
-    """Knows whether the copy has ended, and how long it took: a `CopyMark`, which this module does not import."""
+    has_ended: Callable[[], bool]
     is_freed: Callable[[], bool]
     """Returns whether the storage on the host is gone."""
-    protected: bool
-    """Whether freed memory stays unused until the copy has ended, as torch's own pinned memory does."""
 
     @property
     def is_past(self) -> bool:
-        """Whether the memory may now belong to another tensor.
-
-        Memory that torch did not allocate, such as numba's, can be in use again while the copy still runs.
-        """
-        return self.protected and self.is_freed() and self.mark.has_ended()
+        """Whether the memory may now belong to another tensor."""
+        return self.is_freed() and self.has_ended()
 
     def conflicts_with(self, kind: Access) -> bool:
         """Return whether this access is unsafe before the copy has ended: only reading its source is safe."""
@@ -62,9 +54,6 @@ class PendingCopies:
 
     def __len__(self) -> int:
         return len(self._copies)
-
-    def __iter__(self) -> Iterator[Copy]:
-        return iter(self._copies)
 
     def add(self, copy: Copy) -> None:
         """Add a copy; it replaces an earlier one of the same memory on the same stream, which ends before it."""
@@ -89,21 +78,11 @@ class PendingCopies:
         last = bisect_left(self._addresses, memory.end)
         return [copy for copy in self._copies[first:last] if copy.memory.overlaps(memory)]
 
-    def remove(self, copy: Copy) -> None:
-        """Remove one copy."""
-        self.drop(lambda pending: pending is copy)
-
-    def drop(self, is_done: Callable[[Copy], bool]) -> list[Copy]:
-        """Remove copies, and return them."""
-        dropped: list[Copy] = []
-        kept: list[Copy] = []
-        for copy in self._copies:
-            (dropped if is_done(copy) else kept).append(copy)
-        if dropped:
-            self._copies = kept
-            self._addresses = [copy.memory.address for copy in kept]
-            self._longest = max((copy.memory.end - copy.memory.address for copy in kept), default=0)
-        return dropped
+    def drop(self, is_done: Callable[[Copy], bool]) -> None:
+        """Remove copies."""
+        self._copies = [copy for copy in self._copies if not is_done(copy)]
+        self._addresses = [copy.memory.address for copy in self._copies]
+        self._longest = max((copy.memory.end - copy.memory.address for copy in self._copies), default=0)
 
 
 def _stands_for(copy: Copy, earlier: Copy) -> bool:
@@ -111,7 +90,6 @@ def _stands_for(copy: Copy, earlier: Copy) -> bool:
         copy.memory == earlier.memory
         and copy.to_host == earlier.to_host
         and copy.ticket.stream == earlier.ticket.stream
-        and copy.protected == earlier.protected
     )
 
 

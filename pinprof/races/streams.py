@@ -24,9 +24,7 @@ def following_streams(watch: Watch) -> Iterator[None]:
     """
     explicit = _ExplicitWait()
     with ExitStack() as undo:
-        undo.enter_context(
-            taking_warnings(lambda: None if explicit.inside else watch.learn(watch.ended_after_now(), "an operator"))
-        )
+        undo.enter_context(taking_warnings(lambda: None if explicit.inside else watch.learn(watch.ended_after_now())))
         for holder, name, change in _changes(watch, explicit):
             if hasattr(holder, name):
                 undo.enter_context(replaced(holder, name, change))
@@ -51,11 +49,10 @@ def _changes(watch: Watch, explicit: _ExplicitWait) -> Iterator[tuple[Any, str, 
     def ended_after_device(device: int | None = None) -> EndedCopies:
         return watch.clocks.ended_after_device(gpu.c._cuda_getDevice() if device is None else device)  # noqa: SLF001
 
-    of_accelerator = ends("torch.accelerator.synchronize", ended_after_device, removable=True)
-    yield gpu.c, "_cuda_synchronize", ends("torch.cuda.synchronize", ended_after_device, removable=True)
-    yield gpu.c, "_accelerator_synchronizeDevice", of_accelerator
+    yield gpu.c, "_cuda_synchronize", ends(ended_after_device)
+    yield gpu.c, "_accelerator_synchronizeDevice", ends(ended_after_device)
     if torch.distributed.is_available():  # it waits without a warning, unless it is asynchronous and returns a handle
-        barrier = ends("a barrier", lambda *_: watch.ended_after_now(), is_over=lambda result: result is None)
+        barrier = ends(lambda *_: watch.ended_after_now(), is_over=lambda result: result is None)
         yield torch.distributed, "barrier", barrier
 
 
@@ -87,11 +84,11 @@ def _of_classes(
 
     yield events, "record", noting(recorded)
     yield events, "wait", noting(waits)
-    yield events, "synchronize", ends("Event.synchronize", ended_after_event, removable=True)
-    yield events, "query", ends("Event.query", ended_after_event, is_over=bool)
-    yield events, "elapsed_time", ends("Event.elapsed_time", ended_after_both)
-    yield streams, "synchronize", ends("Stream.synchronize", ended_after_stream, removable=True)
-    yield streams, "query", ends("Stream.query", ended_after_stream, is_over=bool)
+    yield events, "synchronize", ends(ended_after_event)
+    yield events, "query", ends(ended_after_event, is_over=bool)
+    yield events, "elapsed_time", ends(ended_after_both)
+    yield streams, "synchronize", ends(ended_after_stream)
+    yield streams, "query", ends(ended_after_stream, is_over=bool)
 
 
 def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]]]:
@@ -114,11 +111,9 @@ def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]
 def _changed(
     watch: Watch,
     explicit: _ExplicitWait,
-    how: str,
     ended_after: Callable[..., EndedCopies],
     *,
     is_over: Callable[[Any], bool] = lambda _: True,
-    removable: bool = False,
 ) -> Callable[[Any], Any]:
     """Return a change of a function that waits: when it returns, the watch learns what has ended."""
 
@@ -132,7 +127,7 @@ def _changed(
             finally:
                 explicit.inside = outer
             if is_over(result):
-                watch.learn(ended, how, removable=removable)
+                watch.learn(ended)
             return result
 
         return watched

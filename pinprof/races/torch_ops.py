@@ -65,26 +65,13 @@ def may_copy_within(op: Any) -> bool:
     return aliases and torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), composite)  # noqa: SLF001
 
 
-@cache
-def makes_new(op: Any) -> bool:
-    """Return whether an operator returns tensors in new memory."""
-    return any(result.alias_info is None for result in op._schema.returns)  # noqa: SLF001  see above
-
-
 def accesses_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Tensor, bool]]:
     """Yield the tensors whose contents a call of an operator uses, and whether it writes them."""
     for position, name, writes, training in effects(op):
         value = args[position] if position < len(args) else kwargs.get(name)
-        for tensor in tensors_in(value):
-            yield tensor, writes or (training is not None and bool(args[training]))
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors of an argument or a result: the value itself, or those in a list."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        yield from (entry for entry in value if isinstance(entry, Tensor))
+        for tensor in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(tensor, Tensor):
+                yield tensor, writes or (training is not None and bool(args[training]))
 
 
 @dataclass(frozen=True)
@@ -127,14 +114,6 @@ def is_transfer(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         target = kwargs.get("device")
         return target is not None and gpu.owns(target) != gpu.owns(args[0])
     return any(gpu.owns(to) != gpu.owns(source) for to, source in _pairs(op, args, None))
-
-
-def device_of(gpu: Gpu, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
-    """Return the index of the device that one of `COPY_OPERATORS` copies from or to; None for the current one."""
-    pairs = [(args[0], kwargs["device"])] if op is ATEN_TO_COPY else _pairs(op, args, None)
-    sides = next(pair for pair in pairs if gpu.owns(pair[0]) != gpu.owns(pair[1]))
-    on_device = next(side for side in sides if gpu.owns(side))
-    return on_device.device.index if isinstance(on_device, Tensor) else on_device.index
 
 
 def transfers(gpu: Gpu, op: Any, args: tuple[Any, ...], result: Any) -> Iterator[Transfer]:

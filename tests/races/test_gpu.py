@@ -87,30 +87,26 @@ def test_a_race_is_found_with_its_rule_and_both_lines(program: Program) -> None:
     (violation,) = guard.violations
     access = line_of(program, f"access: {violation.rule.id}")
     assert (violation.copy.line, violation.access.line) == (line_of(program, "copy"), access), str(guard)
-    assert violation.copy_ns is not None
-    assert violation.copy_ns > 0
     assert violation.copy.file.endswith("test_gpu.py")
 
 
-def test_the_report_says_whether_the_copy_had_ended_and_how_long_it_took() -> None:
+def test_the_report_says_whether_the_copy_had_ended() -> None:
     x = torch.ones(256, 1024, 1024, device="cuda")  # 1 GiB: 19 ms at 55 GB/s
     with Guard("collect") as guard:
         host = x.to("cpu", non_blocking=True)
         host[0, 0, :8].sum()
         again = x[0].to("cpu", non_blocking=True)
-        while not all(mark.has_ended() for mark in marks(guard)):
+        while not have_ended(guard):
             pass
         again.sum()
     early, late = guard.violations
     print(guard)  # noqa: T201
     assert (early.had_ended, late.had_ended) == (False, True)
-    assert early.copy_ns is not None
-    assert 5e6 < early.copy_ns < 5e9
 
 
-def marks(guard: Guard) -> list[Any]:
+def have_ended(guard: Guard) -> bool:
     assert guard._watch is not None
-    return [copy.mark for copy in guard._watch._pending]
+    return all(copy.has_ended() for copy in guard._watch._pending._copies)
 
 
 # Programs without one
@@ -230,7 +226,7 @@ def test_a_race_while_a_graph_is_captured_does_not_end_the_capture() -> None:
                 host.copy_(x, non_blocking=True)
             host.sum()
         graph.replay()
-    assert [(race.rule.id, race.had_ended, race.copy_ns) for race in guard.violations] == [("PIN502", False, None)]
+    assert [(race.rule.id, race.had_ended) for race in guard.violations] == [("PIN502", False)]
     assert y.sum().item() == 64
 
 

@@ -112,18 +112,6 @@ def race_registered_memory_is_written(gpu: FakeGpu) -> None:
     torch.from_numpy(pool).zero_()  # access: PIN503
 
 
-def race_registered_memory_that_was_freed_is_used_again(gpu: FakeGpu) -> None:
-    hosts = [torch.zeros(5000) for _ in range(50)]
-    addresses = {host.data_ptr() for host in hosts}
-    while hosts:
-        host = hosts.pop()
-        gpu.c._cudart.cudaHostRegister(host.data_ptr(), host.nbytes, 0)
-        host.to("meta", non_blocking=True)  # copy
-        del host
-    others = [torch.zeros(5000) for _ in range(50)]  # access: PIN505
-    assert addresses & {other.data_ptr() for other in others}
-
-
 def race_memory_is_unregistered(gpu: FakeGpu) -> None:
     host, cudart = torch.zeros(16), gpu.c._cudart
     cudart.cudaHostRegister(host.data_ptr(), host.nbytes, 0)
@@ -193,7 +181,7 @@ def test_a_race_has_what_was_copied_and_who_used_it(gpu: FakeGpu) -> None:
         3600,
         "race_result_is_read",
     )
-    assert (read.action, read.had_ended, read.copy_ns, read.thread) == ("aten::mean reads", False, 1.5e6, "MainThread")
+    assert (read.action, read.had_ended, read.thread) == ("aten::mean reads", False, "MainThread")
     assert (written.direction, written.action) == ("HtoD", "aten::zero_ writes")
 
 
@@ -274,20 +262,7 @@ def test_the_report_says_if_the_race_was_won(gpu: FakeGpu) -> None:
         gpu.current.run()
         host.mean()
     assert guard.violations[0].had_ended
-    assert "had in fact ended; it took 1.50 ms" in str(guard)
-
-
-def test_a_wait_that_an_operator_hides_is_named_too(gpu: FakeGpu) -> None:
-    result, host, other = gpu.device_tensor(4), torch.zeros(4), gpu.stream()
-    with Guard("collect", gpu=gpu) as guard:
-        with gpu.on(other):
-            host.copy_(result, non_blocking=True)
-        gpu.item()
-        host.mean()
-    (race,) = guard.violations
-    assert race.latest_wait is not None
-    assert (race.latest_wait.how, race.latest_wait.place.function) == ("an operator", "item")
-    assert f":{here(-5)}:test_a_wait_that" in race.latest_wait.place.stack[1]
+    assert "The copy had in fact ended, but by luck" in str(guard)
 
 
 Access = Callable[[torch.Tensor], Any]
@@ -656,32 +631,6 @@ def test_a_forked_process_is_not_the_user_of_the_copies(gpu: FakeGpu) -> None:
             finally:
                 os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
-
-
-def test_synchronizes_that_no_access_needed_are_candidates(gpu: FakeGpu) -> None:
-    result, host, batch = gpu.device_tensor(4), torch.zeros(4), torch.ones(4)
-    with Guard("raise", report_unneeded=True, gpu=gpu) as guard:
-        for _ in range(3):
-            batch.to("meta", non_blocking=True)
-            gpu.c._cuda_synchronize()
-            host.copy_(result, non_blocking=True)
-            gpu.current.synchronize()
-            host.mean()
-            gpu.c._cuda_synchronize()
-    first, last = guard.unneeded
-    assert (first.call, first.place.line, first.times, first.copies) == ("torch.cuda.synchronize", here(-6), 3, 3)
-    assert (last.place.line, last.copies) == (here(-3), 0)
-    assert "Candidates only" in str(guard)
-
-
-def test_a_synchronize_before_a_refill_is_needed(gpu: FakeGpu) -> None:
-    batch = torch.ones(4)
-    with Guard("raise", report_unneeded=True, gpu=gpu) as guard:
-        batch.to("meta", non_blocking=True)
-        gpu.c._cuda_synchronize()
-        batch.mean()
-        batch.fill_(2)
-    assert guard.unneeded == ()
 
 
 def test_a_clean_program_is_told_with_how_many_copies_were_followed(gpu: FakeGpu) -> None:

@@ -781,18 +781,6 @@ def memory_given_up(texts: Texts, _device: str, _folder: Path) -> None:
         del other
 
 
-@trial("PIN507", on_cpu=False)
-def unneeded_waits(texts: Texts, _device: str, _folder: Path) -> None:
-    model = torch.nn.Linear(SHAPE[1], SHAPE[0]).cuda()
-    staging = torch.randn(SHAPE, pin_memory=True)
-    late()
-    expected = texts.before(staging=staging, device="cuda", model=model)["loss"]
-    late()
-    with without_waits("cuda"):
-        got = texts.code(staging=staging, device="cuda", model=model)["loss"]
-    assert torch.equal(got, expected)
-
-
 def runs() -> list[Any]:
     cases = []
     for rule in RULES:
