@@ -6,10 +6,8 @@
 The result is an `hta.trace_analysis.TraceAnalysis` with all its methods. They return what HTA 0.5 returns with its own
 loader, except where that is wrong:
 
-- Times. HTA rounds both ends of an event inward to whole microseconds, so an event within one microsecond gets the
-  duration -1. Here such a kernel, copy or memset keeps its own times, and such a host event gets the duration 0. All
-  other times are rounded as in HTA, unless `exact=True` or HTA's own switch HTA_DISABLE_NS_ROUNDING=1 asks for all
-  nanoseconds.
+- Times have all nanoseconds, as with HTA's own switch HTA_DISABLE_NS_ROUNDING=1. Otherwise HTA rounds both ends of an
+  event inward to whole microseconds, so that an event within one microsecond gets the duration -1.
 - Synchronizations (`cuda_sync`) are not GPU work. HTA takes those of streams for kernels: as busy time in the temporal
   breakdown, `Stream Wait Event` as computation in the kernel breakdown and in the overlap of communication, and as
   members of kernel sequences. Critical paths need them, and get them.
@@ -33,20 +31,17 @@ def trace_analysis(
     traces: TraceSource | Sequence[TraceSource] | Mapping[int, TraceSource],
     *,
     include_last_profiler_step: bool = False,
-    exact: bool = False,
 ) -> Any:
     """Return a TraceAnalysis of HTA on traces: paths, URLs, folders, patterns, or traces that were read.
 
     The rank of a trace comes from the mapping, the recording or the file's name (`rank3`), in this order; a single
     trace of unknown rank is rank 0. The file of a trace that was read is read again, because HTA needs more columns
-    than pinprof keeps. HTA leaves out the last step unless `include_last_profiler_step`. Times are in microseconds; see
-    above for `exact`.
+    than pinprof keeps. HTA leaves out the last step unless `include_last_profiler_step`. Times are in microseconds.
 
-    Methods that write a copy of the trace (overlays, counters) read the whole file once more. They raise PinprofError
-    if that fails, or if they would overwrite the trace.
+    Methods that write a copy of the trace raise PinprofError if they would overwrite it.
 
     Raises TraceError if a trace cannot be read, PinprofError if a rank is unknown or given twice.
     """
     from pinprof.hta.analysis import analysis_of  # noqa: PLC0415  HTA is slow to load
 
-    return analysis_of(recorded_ranks(traces), include_last=include_last_profiler_step, exact=exact)
+    return analysis_of(recorded_ranks(traces), include_last=include_last_profiler_step)

@@ -11,15 +11,13 @@ import numpy as np
 import pandas as pd
 from hta.common.trace import Trace, transform_correlation_to_index
 from hta.common.trace_symbol_table import TraceSymbolTable
-from hta.configs.env_options import disable_ns_rounding
 from hta.trace_analysis import TraceAnalysis
 
-from pinprof.hta.recording import HTA_UNIT_NS, EventColumns, check_output, counters, document_of
+from pinprof.hta.recording import HTA_UNIT_NS, EventColumns, check_output
 from pinprof.trace.reader.rows import CALL_CATEGORIES, HOST_CATEGORIES, by_appearance, known_category
-from pinprof.trace.tables import GPU_CATEGORIES, NONE, Bools, Int64s
+from pinprof.trace.tables import NONE, Bools, Int64s
 
 STEP_NAME = re.compile(r"ProfilerStep\s*#\s*(\d{1,18})(?!\d)")
-COUNTERS = "cuda_profiler_range"
 COMPACT_COLUMNS = (
     *("index", "stream", "correlation", "bytes", "external_id"),
     *("wait_on_stream", "wait_on_cuda_event_record_corr_id"),
@@ -39,36 +37,16 @@ def symbols_of(recordings: Mapping[int, EventColumns]) -> TraceSymbolTable:
     return table
 
 
-def times_of(recording: EventColumns, *, exact: bool) -> tuple[Int64s, Int64s]:
-    """Return start and duration of each event in ns, rounded inward to whole µs unless `exact`.
-
-    HTA rounds the sum of start and duration as a double, and so does this. A GPU event within one microsecond keeps its
-    own times. A host event within one microsecond gets the duration 0, because it must not exceed its caller.
-    """
-    start, end = recording.rows.start_ns, recording.end_ns
-    if exact or not (start % HTA_UNIT_NS).any():
-        return start, end - start
-    start_us = start // HTA_UNIT_NS + (start % HTA_UNIT_NS) / HTA_UNIT_NS
-    first = np.ceil(start_us).astype(np.int64) * HTA_UNIT_NS
-    last = np.floor(start_us + (end - start) / HTA_UNIT_NS).astype(np.int64) * HTA_UNIT_NS
-    on_gpu = _is_of(recording, *GPU_CATEGORIES)
-    short = last < first
-    begin = np.where(short & on_gpu, start, first)
-    return begin, np.where(short, np.where(on_gpu, end - start, 0), last - first)
-
-
 def _is_of(recording: EventColumns, *categories: str) -> Bools:
     """Return which events are of one of these categories, by its old or its new name."""
     known_names = {known_category(category) for category in categories}
     return recording.of_category({text for text in recording.categories if known_category(text) in known_names})
 
 
-def frame_of(
-    recording: EventColumns, symbols: TraceSymbolTable, times: tuple[Int64s, Int64s], begin_ns: int
-) -> pd.DataFrame:
+def frame_of(recording: EventColumns, symbols: TraceSymbolTable, begin_ns: int) -> pd.DataFrame:
     """Return HTA's frame of a rank before it leaves out incomplete steps, with times since `begin_ns`."""
     rows = recording.rows
-    start, duration = times
+    start, duration = rows.start_ns, recording.end_ns - rows.start_ns
     columns: dict[str, object] = {
         "index": rows.entry,
         "cat": _symbols(recording.categories, symbols)[rows.category],
@@ -87,7 +65,7 @@ def frame_of(
         **{name: _values(recording, name) for name in ("input_dims", "input_type", "input_strides")},
         "external_id": recording.id("external_id"),
     }
-    frame = pd.DataFrame(columns | _counters(recording) | columns, index=rows.entry)  # a counter replaces no column
+    frame = pd.DataFrame(columns, index=rows.entry)
     for column in COMPACT_COLUMNS:
         frame[column] = pd.to_numeric(frame[column], downcast="integer")
     frame.index = pd.Index(frame["index"].to_numpy())
@@ -138,18 +116,6 @@ def _values(recording: EventColumns, name: str) -> object:
     return values[codes]  # -1 takes the last one
 
 
-def _counters(recording: EventColumns) -> dict[str, list[object]]:
-    """Return the columns of CUPTI's counters, -1 where not recorded."""
-    rows = np.flatnonzero(recording.of_category({COUNTERS}))
-    if not len(rows):
-        return {}
-    columns: dict[str, list[object]] = {}
-    for row, counted in zip(rows.tolist(), counters(recording.path, recording.rows.entry[rows].tolist()), strict=True):
-        for name, value in counted.items():
-            columns.setdefault(name, [NONE] * len(recording.rows))[row] = value
-    return columns
-
-
 def _iterations(frame: pd.DataFrame, recording: EventColumns) -> Int64s:
     """Return the step of each event, or -1: GPU work has the step of its launch, a host event that of the last mark.
 
@@ -197,13 +163,7 @@ FILTERED_BY = ["index", "name", "ts", "end", "stream", "correlation"]
 
 
 class RecordedTrace(Trace):  # type: ignore[misc]  # HTA has no types
-    """A Trace of HTA that reads and writes its files as pinprof does."""
-
-    def get_raw_trace_for_one_rank(self, rank: int = 0) -> dict[str, Any]:
-        """Return the whole document of a rank's file. Raises TraceError if the file is incomplete."""
-        if rank not in self.trace_files:
-            raise ValueError(f"no trace of rank {rank}")
-        return document_of(self.trace_files[rank])
+    """A Trace of HTA that overwrites no trace."""
 
     def write_raw_trace(self, output_file: str, trace_contents: dict[str, Any]) -> None:
         """Write a changed document. Raises PinprofError if the output is a URL or a trace."""
@@ -243,9 +203,6 @@ class RecordedAnalysis(TraceAnalysis):  # type: ignore[misc]
 
     critical_path_analysis = _with_frames(_as_pandas_2, TraceAnalysis.critical_path_analysis)
     get_comm_comp_overlap = _with_frames(_without_syncs, TraceAnalysis.get_comm_comp_overlap)
-    get_cupti_counter_data_with_operators = _with_frames(
-        _as_pandas_2, TraceAnalysis.get_cupti_counter_data_with_operators
-    )
     get_frequent_cuda_kernel_sequences = _with_frames(
         _as_pandas_2, _with_frames(_without_syncs, TraceAnalysis.get_frequent_cuda_kernel_sequences)
     )
@@ -253,23 +210,17 @@ class RecordedAnalysis(TraceAnalysis):  # type: ignore[misc]
     get_temporal_breakdown = _with_frames(_without_syncs, TraceAnalysis.get_temporal_breakdown)
 
 
-def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool, exact: bool) -> RecordedAnalysis:
+def analysis_of(recordings: Mapping[int, EventColumns], *, include_last: bool) -> RecordedAnalysis:
     """Return HTA's analysis of recordings by rank."""
-    exact = exact or disable_ns_rounding()
-    times = {rank: times_of(recording, exact=exact) for rank, recording in recordings.items()}
-    begin_ns = min(int(start.min()) for start, _ in times.values())
-    if not exact:
-        begin_ns -= begin_ns % HTA_UNIT_NS
+    begin_ns = min(int(recording.rows.start_ns.min()) for recording in recordings.values())
     trace = RecordedTrace(trace_files={})
     trace.trace_files = {rank: recording.path for rank, recording in recordings.items()}
     trace.meta_data = {rank: recording.metadata for rank, recording in recordings.items()}
     trace.symbol_table = symbols_of(recordings)
-    frames = {
-        rank: frame_of(recording, trace.symbol_table, times[rank], begin_ns) for rank, recording in recordings.items()
-    }
+    frames = {rank: frame_of(recording, trace.symbol_table, begin_ns) for rank, recording in recordings.items()}
     trace.traces = {rank: frame[FILTERED_BY] for rank, frame in frames.items()}
     trace.align_and_filter_trace(include_last)  # HTA's own choice of rows; few columns, because it copies them often
     trace.traces = {rank: frames[rank].loc[chosen["index"].to_numpy()] for rank, chosen in trace.traces.items()}
-    trace.min_ts = begin_ns / HTA_UNIT_NS if exact else begin_ns // HTA_UNIT_NS
+    trace.min_ts = begin_ns / HTA_UNIT_NS
     trace.is_parsed = True
     return RecordedAnalysis(trace)

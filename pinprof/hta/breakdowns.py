@@ -30,7 +30,7 @@ class Breakdown(NamedTuple):
 def breakdown_of(path: str, rank: int | None = None) -> Breakdown:
     """Return HTA's figures on the trace of a rank, with all nanoseconds. Raises TraceError if it cannot be read."""
     with _quiet():
-        analysis = trace_analysis(path if rank is None else {rank: path}, exact=True)
+        analysis = trace_analysis(path if rank is None else {rank: path})
         (rank,) = analysis.t.get_ranks()
         failed: list[str] = []
 

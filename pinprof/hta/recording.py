@@ -1,8 +1,7 @@
 """The recordings that HTA analyses: finds the files, and reads the duration events of all categories."""
 
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,12 +12,11 @@ import numpy as np
 from pinprof.ground.errors import PinprofError, TraceError
 from pinprof.ground.urls import CENSORED, STANDARD_INPUT, is_url, shown
 from pinprof.trace import Trace
-from pinprof.trace.files import open_trace, rank_in_name, trace_files
+from pinprof.trace.files import rank_in_name, trace_files
 from pinprof.trace.metadata.recorded import recorded_rank
 from pinprof.trace.reader.assemble import usable_times
 from pinprof.trace.reader.read import read_rows
 from pinprof.trace.reader.rows import KNOWN_CATEGORIES, Codes, ReadOptions, Rows, joined
-from pinprof.trace.reader.unpack import Unpacked
 from pinprof.trace.tables import NONE, Bools, Int64s
 from pinprof.trace.threads import ThreadKey
 
@@ -146,22 +144,6 @@ def _rank_of(recording: EventColumns, *, alone: bool) -> int:
     return 0
 
 
-def document_of(path: str) -> dict[str, Any]:
-    """Return the whole JSON document of a trace for HTA to change. Raises TraceError if the file is incomplete."""
-    try:
-        with open_trace(path) as stream:
-            content = Unpacked(stream)
-            data = b"".join(content)
-        document = json.loads(data) if not content.lost else {}
-    except TraceError as error:
-        raise TraceError(f"{shown(path)}: {error}") from error
-    except ValueError as error:
-        raise TraceError(f"{shown(path)}: HTA copies the whole file, which is not JSON ({error})") from error
-    if content.lost:
-        raise TraceError(f"{shown(path)}: HTA copies the whole file, and {content.lost}")
-    return document if isinstance(document, dict) else {"traceEvents": document}
-
-
 def check_output(output: str, traces: Mapping[int, str]) -> None:
     """Raise PinprofError if HTA would write to a URL or overwrite a trace."""
     if is_url(output):
@@ -170,9 +152,3 @@ def check_output(output: str, traces: Mapping[int, str]) -> None:
         )
     if os.path.realpath(output) in map(os.path.realpath, traces.values()):
         raise PinprofError(f"HTA would overwrite {output}; name the trace NAME.json or NAME.json.gz")
-
-
-def counters(path: str, entries: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield the arguments of these entries of the list of events: CUPTI's ranges have counters of any name."""
-    events = document_of(path)["traceEvents"]
-    return (events[entry].get("args") or {} for entry in entries)

@@ -111,7 +111,7 @@ class Watch:
             copied_at = place_of(copy.stack)
             if kind == "unpin":  # reported once, because the memory has another owner now
                 with self._lock:
-                    self._pending.drop(lambda pending, copy=copy: pending is copy)
+                    self._pending.drop(copy.__eq__)
             self._report(
                 Violation(
                     rule=rule_for(kind, to_host=copy.to_host),

@@ -74,9 +74,6 @@ CALLS: dict[str, Callable[[Any, Path], Any]] = {
     "critical_path_analysis": path_of,
     "generate_trace_with_counters": counted,
     "get_comm_comp_overlap": lambda analysis, _: analysis.get_comm_comp_overlap(visualize=False),
-    "get_cupti_counter_data_with_operators": lambda analysis, _: analysis.get_cupti_counter_data_with_operators(
-        analysis.t.get_ranks()
-    ),
     "get_frequent_cuda_kernel_sequences": sequences,
     "get_gpu_kernel_breakdown": lambda analysis, _: analysis.get_gpu_kernel_breakdown(visualize=False),
     "get_temporal_breakdown": lambda analysis, _: analysis.get_temporal_breakdown(visualize=False),
@@ -158,7 +155,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
 
 
 def built(folder: Path) -> dict[int, Path]:
-    """Write a job of two ranks in whole µs, with what the recordings lack: collectives as HTA knows them, counters."""
+    """Write a job of two ranks in whole µs, with what the recordings lack: collectives as HTA knows them."""
     return {rank: built_rank(rank).write(folder / f"rank{rank}.json.gz") for rank in (0, 1)}
 
 
@@ -175,8 +172,6 @@ def built_rank(rank: int) -> TraceBuilder:
         correlation = builder.call("cudaLaunchKernelExC", start + 45, 5)
         name, begin = "ncclKernel_AllReduce_RING_LL_Sum_float", start + 150 + 100 * rank * number
         builder.activity("kernel", name, begin, 600 - begin + start, correlation=correlation, device=0, stream=SIDE)
-        for launch in (10, 45):
-            builder.event("cuda_profiler_range", "gemm", start + launch + 100, 1, dram__bytes_read=launch)
     return builder
 
 
@@ -186,9 +181,7 @@ def test_every_method_of_our_own_is_compared() -> None:
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_a_method_gives_the_same_on_a_job_with_collectives_and_counters(
-    method: str, job: tuple[Any, Any], tmp_path: Path
-) -> None:
+def test_a_method_gives_the_same_on_a_job_with_collectives(method: str, job: tuple[Any, Any], tmp_path: Path) -> None:
     result = compare(method, *deepcopy(job), tmp_path)
     assert not (isinstance(result, tuple) and isinstance(result[0], type)), result
 
