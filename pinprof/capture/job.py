@@ -134,23 +134,16 @@ class Rendezvous:
 
 STORE_ERRORS = RuntimeError, ValueError
 """The errors of a store of torch.distributed that does not answer."""
-
 STORE_CONNECT_S = 10.0
 """How long to try to connect to the store."""
-
 TRACE_POLL_S = 0.05
 """How often to look whether the other ranks have written their traces."""
-
 NO_STORE = "the ranks share no store of torch.distributed, so only their step counts align them"
-
 MAX_STEPS_FOR_RANKS = 100
 """How many steps to wait for the other ranks at most: as many as a warm-up takes."""
-
 BEGIN_MEETING, END_MEETING = "begin", "end"
 """The meetings of the ranks: where their windows begin, and where they stop."""
-
 Connect = Callable[[], "Store | None"]
-
 Answer = TypeVar("Answer")
 
 

@@ -10,13 +10,10 @@ from pinprof.ground.errors import CaptureError
 from pinprof.ground.units import counted
 
 NS_PER_S = 1_000_000_000
-
 MIN_TIMED_STEPS = 3
 """The mean of fewer steps says nothing about their spread."""
-
 WARM_UP_STEPS = 2
 """Steps that the profiler runs before it records: they pay for its start."""
-
 WARM_UP_S = 120.0
 """A warm-up takes no longer than this, whatever its number of steps."""
 

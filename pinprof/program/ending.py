@@ -29,7 +29,6 @@ class StopRequested(BaseException):
 
 FINISH_SIGNAL = getattr(signal, "SIGRTMAX", signal.SIGTERM + 3) - 2
 """The signal by which another thread ends the main thread; no other code uses it."""
-
 _can_finish = False
 
 

@@ -26,13 +26,10 @@ MAX_HASHED_FILES = 200
 """A program of more files has most of them generated, or installed in a way that is not known."""
 MAX_KNOWN_STACKS = 10_000
 """Stacks that are remembered: a program has fewer places that wait, unless it generates code."""
-
 DYNAMO_FOLDER = f"{os.sep}torch{os.sep}_dynamo{os.sep}"
 """A part of the file names of torch.compile's own frames, which are between compiled code and what that calls."""
-
 Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
 """The frames at one moment, innermost first, with their lines: quick to take, and readable later."""
-
 _known: dict[tuple[str, str, tuple[int, ...]], tuple[SourceLine | None, tuple[CodeType, ...]]] = {}
 """Lines that were looked up before, with the code objects in their keys: while these exist, their ids stay valid."""
 
@@ -195,10 +192,8 @@ def codes(frame: FrameType | None) -> tuple[CodeType, ...]:
 
 SUBSCRIPT_INSTRUCTIONS = {"BINARY_SUBSCR": "[]", "STORE_SUBSCR": "[]=", "DELETE_SUBSCR": "del []", "CONTAINS_OP": "in"}
 """Instructions that run methods of objects without a call in the source."""
-
 CONDITION_INSTRUCTIONS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT")
 """How the names of instructions begin that test whether an object is true."""
-
 CACHE, CODE_UNIT_BYTES = "CACHE", 2
 """During a call of a Python function, the position is the last of the empty `CACHE` instructions after the call, each
 of 2 bytes."""

@@ -146,7 +146,6 @@ def sees_gpu() -> bool:
 
 
 CGROUP_FILE, CGROUP_LIMITS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-
 PINNED_AND_USED = (("allocated_bytes", "active_bytes"), ("reserved_bytes", "allocated_bytes"))
 """torch's names of the pinned bytes and of those in use: the present names, then those of the first versions that
 counted them. The second name distinguishes the two."""

@@ -23,9 +23,7 @@ from pinprof.ground.host_time import HOST_TIME
 
 OWN_FOLDERS = tuple(str(Path(__file__).parents[1] / room) + os.sep for room in ("capture", "program", "races"))
 """Folders of pinprof whose frames come between the program and python, and belong to neither."""
-
 WITHOUT_SOURCE = "{name}: it has no source, so none of its functions can mark steps"
-
 INTERRUPTED = 130  # the exit status after Ctrl-C, as a shell reports it
 
 

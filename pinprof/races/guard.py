@@ -29,7 +29,6 @@ else:
     from typing_extensions import Self
 
 Mode = Literal["warn", "raise", "collect"]
-
 NO_GPU = "torch sees no GPU, so there was no copy to follow."
 COMPILED_UNSEEN = "torch.compile has compiled code: the guard sees only its inputs and outputs"
 

@@ -21,7 +21,6 @@ from pinprof.races.watch import Watch
 
 _C: Any = torch._C
 _Mode: Any = TorchDispatchMode
-
 COMPILER_MODULES = "torch._subclasses."
 """The modules of tensors without memory, which represent others while a program is compiled."""
 

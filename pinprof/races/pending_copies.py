@@ -13,7 +13,6 @@ from pinprof.races.clocks import Ticket
 
 Access = Literal["read", "write", "view", "unpin"]
 """What the host does with memory; the guard does not see the reads and writes of a view, such as a numpy array."""
-
 SWEEP_AT_COPIES = 64
 """Copies whose memory is gone are dropped at this number of copies, and at each doubling of it."""
 

@@ -15,7 +15,6 @@ _aten: Any = torch.ops.aten
 ATEN_COPY, ATEN_TO_COPY, ATEN_FOREACH_COPY = _aten.copy_.default, _aten._to_copy.default, _aten._foreach_copy_.default  # noqa: SLF001
 COPY_OPERATORS = frozenset((ATEN_COPY, ATEN_TO_COPY, ATEN_FOREACH_COPY))
 """The operators that can copy between host and device without blocking; `to`, `cuda` and `cpu` call them."""
-
 IGNORES_CONTENTS = re.compile(
     "aten::(_reshape_alias|_unsafe_view|is_pinned|is_same_size|lift_fresh|record_stream|resize_|set_"
     "|(new_|empty|size|sym_|stride|storage_offset).*|.*_like)"

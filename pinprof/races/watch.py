@@ -13,30 +13,19 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from pinprof.program.frames import Stack, nearest_line, stack_from
 from pinprof.program.user_program import OWN_FOLDERS
+from pinprof.races import torch_ops
 from pinprof.races.clocks import EndedCopies, Stream, VectorClocks
 from pinprof.races.gpu import Gpu
 from pinprof.races.pending_copies import Access, Copy, Extent, PendingCopies
-from pinprof.races.torch_ops import (
-    COPY_OPERATORS,
-    Transfer,
-    accesses_of,
-    is_non_blocking,
-    is_transfer,
-    parts,
-    transfers,
-)
 from pinprof.races.violation import Violation, rule_for, source_of
 from pinprof.trace.lines import SourceLine
 
 OnViolation = Callable[[Violation], None]
 """Takes a violation; may raise."""
-
 Use = tuple[Extent, Access]
 _Conflict = tuple[Copy, Access, bool]
 """A copy, what the host does with its memory, and whether the copy has ended by now."""
-
 FILES_AROUND_A_MODE = (os.path.join("torch", "_compile.py"), os.path.join("torch", "_dynamo", "eval_frame.py"))  # noqa: PTH118
-
 ACCESS_VERBS: dict[Access, str] = {
     "read": "reads",
     "write": "writes",
@@ -71,14 +60,14 @@ class Watch:
 
     def call(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call an operator and return its result."""
-        if op in COPY_OPERATORS and is_transfer(self.gpu, op, args, kwargs):
+        if op in torch_ops.COPY_OPERATORS and torch_ops.is_transfer(self.gpu, op, args, kwargs):
             return self._copy(op, args, kwargs)
         if not self._pending:
             return op(*args, **kwargs)
         owns = self.gpu.owns
         uses: list[tuple[Tensor, Access]] = [
             (tensor, "write" if writes else "read")
-            for tensor, writes in accesses_of(op, args, kwargs)
+            for tensor, writes in torch_ops.accesses_of(op, args, kwargs)
             if not owns(tensor)
         ]
         if uses:
@@ -137,23 +126,23 @@ class Watch:
             self.notes.add(CAPTURED_UNSEEN)
             return op(*args, **kwargs)
         name = op._schema.name  # noqa: SLF001  the only place where an operator says it
-        if not is_non_blocking(op, args, kwargs):
+        if not torch_ops.is_non_blocking(op, args, kwargs):
             result = op(*args, **kwargs)
-            for transfer in transfers(self.gpu, op, args, result):
+            for transfer in torch_ops.transfers(self.gpu, op, args, result):
                 stream = self.gpu.current_stream(transfer.device.device.index)
                 self._use_by_copy(transfer, stream, name)
                 self.learn(self.clocks.ended_after(stream))
             return result
         self._on_copy()
         result = op(*args, **kwargs)
-        for transfer in transfers(self.gpu, op, args, result):
+        for transfer in torch_ops.transfers(self.gpu, op, args, result):
             device = transfer.device.device.index
             stream = self.gpu.current_stream(device)
             if self._use_by_copy(transfer, stream, name):
                 self._add(transfer, stream, self.gpu.mark(device))
         return result
 
-    def _use_by_copy(self, transfer: Transfer, stream: Stream, name: str) -> bool:
+    def _use_by_copy(self, transfer: torch_ops.Transfer, stream: Stream, name: str) -> bool:
         """Report an unsafe use by a copy; return whether the GPU uses the memory, not the host within the call."""
         kind: Access = "write" if transfer.to_host else "read"
         if not (transfer.is_direct and self.gpu.is_pinned(transfer.host)):  # through memory of torch or the driver
@@ -164,7 +153,7 @@ class Watch:
         self._report_conflicts(conflicts, name, stream)
         return True
 
-    def _add(self, transfer: Transfer, stream: Stream, has_ended: Callable[[], bool]) -> None:
+    def _add(self, transfer: torch_ops.Transfer, stream: Stream, has_ended: Callable[[], bool]) -> None:
         storage = _weak_ref(transfer.host.untyped_storage())
         stack = stack_from(sys._getframe(1))  # noqa: SLF001  the only way to the caller's frames
         for memory in self._extents(transfer.host):
@@ -185,7 +174,7 @@ class Watch:
     def _extents(self, tensor: Tensor) -> list[Extent]:
         """Return the extents of a tensor; none if torch does not tell its addresses."""
         try:
-            return [_extent(part) for part in parts(tensor) if part.numel()]
+            return [_extent(part) for part in torch_ops.parts(tensor) if part.numel()]
         except RuntimeError:
             self.notes.add(
                 f"{type(tensor).__name__} of layout {tensor.layout}: torch does not tell where its memory is"

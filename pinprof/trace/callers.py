@@ -27,13 +27,10 @@ from pinprof.trace.sources import Sources, call_line, fits, loop_line
 from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 
 T = TypeVar("T")
-
 FRAMES_PER_STACK = 24
 """The innermost frames of a stack that are kept; further ones too, up to the user's own code."""
-
 MAX_FRAMES_INSIDE_USERS = 200
 """Frames that are kept between a call and the user's own code; a deeper stack is a recursion."""
-
 BACKWARD_CALLER = "run_backward of"
 """A part of the name of the builtin that runs the autograd engine."""
 
@@ -265,7 +262,6 @@ def module_name(name: str) -> str:
 
 STACK_ENTRY = re.compile(r"(?P<file>.+):(?P<line>\d{1,9}):(?P<function>.+)")
 """`FILE:LINE:FUNCTION`, an entry of a stack."""
-
 DYNAMO_PATH = "torch/_dynamo/"
 """A part of the file names of torch.compile's own frames, which are between compiled code and what that calls."""
 

@@ -8,17 +8,13 @@ from pinprof.trace.vendors import RUNTIME_CALL
 STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, MALLOC, FREE, HOST_MEMORY = range(8)
 """Kinds of calls that wait: for a stream, the device, an event, their own copy, or the staging of their copy; and calls
 that allocate or free memory, which may wait."""
-
 QUEUE_FULL, MODULE_LOAD, PROFILER, LAUNCH = range(8, 12)
 """What held up a call that does not wait by itself: a full launch queue, loading of code, the profiler's buffers, or
 the kernel that it launched."""
-
 QUEUE_DEPTH = 1022
 """Launches that a stream holds before the next one has to wait: all of 1974 full queues on an H200 held this number."""
-
 ALLOCATING = (MALLOC, FREE, HOST_MEMORY)
 """Kinds of calls that allocate or free memory, of the device or pinned."""
-
 KIND_OF_CALL = {
     "StreamSynchronize": STREAM,
     **dict.fromkeys(("DeviceSynchronize", "CtxSynchronize"), DEVICE),
@@ -33,7 +29,6 @@ KIND_OF_CALL = {
     **dict.fromkeys(("FreeHost", "HostFree", "MemFreeHost"), HOST_MEMORY),
 }
 """The kinds of calls by name, without the vendor's prefix."""
-
 SMALL_COPY_BYTES = 64 * 1024
 """Host-to-device copies up to this size do not block the host (CUDA C++ Programming Guide, 6.2.8.1)."""
 

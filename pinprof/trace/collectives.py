@@ -21,7 +21,6 @@ PAIRWISE_CALL: Final = re.compile("^(send|recv)")
 COLLECTIVE_OF_ALL_RANKS: Final = re.compile("all_?to_?all|gather|scatter|broadcast|reduce", re.IGNORECASE)
 """In the names of collectives. A kernel of sends and receives, or of anything (`ncclDevKernel_Generic`), is that of an
 all-to-all or of two ranks only: without another name it is not known which."""
-
 MESSAGE: Final = re.compile(r"(\w+) (\d{1,15}) (\d{1,15}) (\d{1,9})", re.ASCII)
 """A message as a trace describes it: type, elements in, elements out, ranks. Larger numbers are absurd."""
 ELEMENT_BYTES: Final = {
@@ -36,7 +35,6 @@ BUS_FACTORS: Final = ((re.compile("^all_?reduce"), 2), (re.compile("gather|scatt
 
 From https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md: the rate is then that of the slowest link.
 """
-
 Meeting = dict[int, int]
 """One collective on several ranks: by position of the rank, its position in the rank's table."""
 

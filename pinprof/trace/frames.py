@@ -9,44 +9,32 @@ from typing import Literal, NamedTuple
 
 FRAME_NAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 """`train.py(348): train`, as torch/csrc/autograd/profiler_python.cpp composes it."""
-
 MAX_FRAMES_KEPT = 1 << 14
 """Each analysis looks at the names of all functions of a trace, which has some thousands."""
-
 LONGEST_FRAME_CHARS = 20_000
 """No function has a longer name; Linux ends paths at 4096."""
-
 MODULE_PREFIX = "nn.Module: "
 """Begins the name of a call of a module; its class and a number for the object follow: `nn.Module: Linear_3`."""
-
 BUILTIN_NAME = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")
 """`<built-in method item of Tensor object at 0x7f…>`, `<built-in function print>`."""
-
 TORCH_BUILTIN = re.compile(
     r"<built-in method (?!__)\w* of (Tensor|Parameter|Buffer|type|torch\.\S+|pybind11_\S+) object"
 )
 """A builtin of torch: a tensor's method, an op as `torch.add`, the autograd engine."""
-
 TENSOR_METHOD = re.compile(r"<built-in method (?P<name>\w+) of (?:Tensor|Parameter|Buffer) object")
 """A method of a tensor. Throughout a trace, torch names a method after the object on which it was first called."""
-
 INSTALLED_FILE = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)/|^<")
 """Paths of installed libraries, of the standard library, and names that are not files (`<string>`, `<frozen
 runpy>`)."""
-
 UP_TO_PACKAGES = re.compile(r".*(^|/)(site|dist)-packages/")
 """The part of a path up to the innermost folder of installed libraries."""
-
 UP_TO_PYTHON_MODULES = re.compile(r".*(^|/)python3(\.\d+)?/")
 """The folder of Python's own modules."""
-
 TORCH_PACKAGES = frozenset({"torch", "torchgen", "functorch"})
 """First parts of the paths of torch's code, from the folder of installed libraries on."""
-
 GENERATED_FILE = re.compile(r"(^|/)torchinductor_[^/]+/|(^|/)(?P<two>[a-z0-9]{2})/[a-z](?P=two)[a-z0-9]{30,}\.py$")
 """Files that torch.compile writes: in `/tmp/torchinductor_USER`, or where TORCHINDUCTOR_CACHE_DIR says, as
 `b7/cb7….py` (torch/_inductor/codecache.py: get_path)."""
-
 OWN_FILES = ("pinprof/capture/", "pinprof/program/", "pinprof/cli/", "pinprof/__main__.py")
 """Frames of pinprof around the program that it records."""
 

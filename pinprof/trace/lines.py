@@ -11,13 +11,10 @@ from pinprof.document import converted
 
 LINES_KEY = "pinprof_lines"
 """Key of the recorded lines in the trace file."""
-
 LINE_MARK = "pinprof line "
 """While lines are recorded, an annotation of this name and a number follows each wait on its thread."""
-
 CONTEXTS_KEY = "pinprof_contexts"
 """Key of the contexts of the recorded waits in the trace file."""
-
 END_OF_STEP = -1
 """Stands in a context for the beginning or the end of the step."""
 
@@ -170,7 +167,6 @@ def backward_of_metadata(entry: object) -> tuple[PauseCode, ...]:
 
 WATCHED_KEY = "pinprof_watched"
 """Key of the watched waits in the trace file."""
-
 BACKWARD_CALL = "run_backward"
 """The function that Python calls to run the autograd engine, whose threads have no Python frames of their own."""
 

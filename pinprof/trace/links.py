@@ -4,27 +4,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.trace.tables import (
-    EVERY,
-    NONE,
-    WHOLE_TRACE,
-    Activities,
-    Bools,
-    Calls,
-    HostEvents,
-    Int32s,
-    Int64s,
-    Links,
-    Steps,
-    Trace,
-)
+from pinprof.trace import tables
+from pinprof.trace.tables import EVERY, NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Links, Steps, Trace
 
 ROUNDING_NS = 1000
 """How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
-
 NO_WORK_NS = int(np.iinfo(np.int64).min)
 """When the GPU work of a step ends that has none."""
-
 USUAL_DEPTH = 64
 """For a few rows, the rows around them are looked at one by one, up to this many levels; only a recursion is deeper."""
 
@@ -51,7 +37,7 @@ def find_links(recorded: RecordedWork, steps: Steps) -> Links:
     call_step = step_at(steps, calls.start_ns) if steps.on_host else np.full(len(calls), NONE, np.int32)
     launched_in = follow(call_step, launch)
     in_flight, launched_ns = _launch_times(calls, recorded.gpu, launch)
-    by_launch = steps.on_host and steps.source != WHOLE_TRACE and bool((launch != NONE).any())
+    by_launch = steps.on_host and steps.source != tables.WHOLE_TRACE and bool((launch != NONE).any())
     in_ops, in_functions = Nesting(ops), Nesting(functions)
     return Links(
         launch=launch,

@@ -15,11 +15,9 @@ from pinprof.trace.metadata.info import Made
 
 REPOSITORY_FOLDER = ".git"
 """An entry at the top of a git repository: a folder, or a file in worktrees and submodules."""
-
 EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran. The files of one copy or
 checkout are written within seconds, in any order."""
-
 MAX_BYTES, LONGEST_LINE_CHARS = 500_000, 10_000
 """Larger files, and longer lines, are not sources that anybody wrote. Python takes up to a kB for each byte of a
 source, and for broken code the square of the length of a line; how deep code may be nested it checks itself."""
@@ -96,13 +94,10 @@ class Sources:
 Body: TypeAlias = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ScopeNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.GeneratorExp
-
 MODULE_CODE = "<module>"
 """Python's name for code outside of functions."""
-
 DUNDER_NAME = re.compile(r"__\w+__")
 """Methods that Python calls although the source does not name them: `Linear(3, 3)` calls `__init__`."""
-
 LAMBDA = "<lambda>"
 ANONYMOUS_SCOPES: dict[str, type[ast.expr]] = {
     LAMBDA: ast.Lambda,

@@ -22,12 +22,10 @@ Int8s: TypeAlias = npt.NDArray[np.int8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Source = TypeVar("Source")
 Result = TypeVar("Result")
-
 NONE = -1
 """The only sentinel: no such row, no such value."""
 EVERY = slice(None)
 """All rows of a table."""
-
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 EventKind: TypeAlias = Literal["wait", "call", "kernel", "copy", "memset", "op", "host", "unknown"]

@@ -11,7 +11,6 @@ from pinprof.trace.tables import NONE, Bools, Calls, HostEvents
 
 ThreadKey: TypeAlias = tuple[Number, Number]
 """Process and thread id as the trace gives them."""
-
 STEP_PREFIX = "ProfilerStep#"
 STEP_MARK: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,18}})")
 """torch's mark of a step; its number also counts steps that were not recorded."""

@@ -168,7 +168,6 @@ ELEMENTWISE: Final = KernelKind(
     ),
 )
 OTHER: Final = KernelKind("other")
-
 BY_NAME: Final = (
     ATTENTION,
     CONVOLUTION_KERNELS,
@@ -181,7 +180,6 @@ BY_NAME: Final = (
 )
 """The first that fits a kernel's name is its kind."""
 KERNEL_KINDS: Final = (COLLECTIVES, OF_OPTIMIZER, *BY_NAME, OTHER)
-
 TENSOR_CORES: Final = re.compile(
     r"tensorop|[sh](884|1688|16816|16832)|i8816|wgmma|hmma|[gG]mma|nvjet|(?<!cache_)flash(?!infer)|"
     r"_(f16|bf16|tf32)(f16|bf16|tf32|f32)*_|(ampere|turing|volta|sm\d+)_(h|fp16_s|bf16_s|fp16|bf16)|tensor\d+x\d+x\d+|"
@@ -195,10 +193,8 @@ NO_TENSOR_CORES: Final = re.compile(
     r"epilogue::impl|OffsetsKernel|workspace_kernel|reduce_wgrad|depthwise|grad\w*_(?:alg\d|engine)|winograd_nonfused"
 )
 """Names of products that are not on tensor cores."""
-
 AMD_KERNEL: Final = re.compile(r"^Cijk_|ck_tile|igemm_\w+_gtcx|_ISA9|MIOpen|rocblas")
 """In the names of AMD's kernels."""
-
 SEARCHED_CHARACTERS: Final = 20_000
 """Characters of a name in which a kind is looked for: names of templates are long, and a trace may have any name."""
 

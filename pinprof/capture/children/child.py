@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _config: ChildConfig | None = None
 """Set while this process follows those that it starts, and in its forks."""
-
 _stuck: StuckScript | None = None
 
 

@@ -29,16 +29,12 @@ FOLLOWED_LAUNCHERS = (
     "lightning.fabric.cli",
 )
 """Modules that start a training script."""
-
 LAUNCHER_PROGRAMS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "fabric")
 """The names of launchers as programs."""
-
 OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 """Options of python whose value is the next word."""
-
 SHEBANG_BYTES = 256
 """The longest first line of a program that Linux reads."""
-
 FOLLOWED_PROGRAM = (
     "import sys; first = [] if getattr(sys.flags, 'safe_path', False) else [sys.path.pop(0)]; "
     "{home!r} in sys.path or sys.path.append({home!r}); "
@@ -185,7 +181,6 @@ def _is_installed(path: str) -> bool:
 
 SPAWNED_BY_TORCH = "torch.multiprocessing.spawn"
 """The module of the function that every process of `torch.multiprocessing.spawn` runs."""
-
 POOL_MODULES = ("concurrent.futures.process", "multiprocessing.pool")
 """The modules of the functions that processes of pools run."""
 

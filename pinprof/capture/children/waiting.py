@@ -15,10 +15,8 @@ from pinprof.program.hooks import contained
 
 MAX_IDLE_S = 20.0
 """How long the script may stand still after its children were stopped."""
-
 MAX_IDLE_CPU_SHARE = 0.02
 """A script that uses less than this share of a core stands still: loading or evaluating something takes more."""
-
 IDLE_POLL_S = 0.5
 """How often to look, once the children are stopped."""
 

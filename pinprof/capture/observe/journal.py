@@ -24,31 +24,17 @@ from pinprof.program.hooks import contained, replaced
 from pinprof.program.loaders import BatchSource
 from pinprof.program.machine import Clock, EventMark
 from pinprof.trace.lines import Place
-from pinprof.trace.metadata.run_log import (
-    CAPTURE,
-    CHECKPOINT,
-    COMPILE,
-    EPOCH,
-    EVALUATION,
-    GARBAGE,
-    NOWHERE,
-    IrregularWork,
-    LaterSteps,
-    RunLog,
-)
+from pinprof.trace.metadata import run_log
+from pinprof.trace.metadata.run_log import IrregularWork, LaterSteps, RunLog
 
 MAX_LOGGED_STEPS: Final = 20_000
 """Further steps are only summed: a run may have millions."""
-
 MAX_LOGGED_WORK: Final = 5_000
 """Irregular work that is noted at most: a program may call `eval()` in every step."""
-
 MAX_UNTIMED_STEPS: Final = 500
 """Steps whose GPU times are read together: on a virtual machine each read takes some 50 us."""
-
 MIN_COLLECTION_SHARE_OF_STEP: Final = 0.5
 """Collections of all objects that take more than this share of a step make it irregular: it is twice as long."""
-
 LONG_PAUSE_NS: Final = 20_000_000
 """A pause between two steps in which workers fill their queues, as where a profiler starts or stops."""
 
@@ -118,7 +104,7 @@ class Journal:
         off_cpu_ns = self.stops.end_step(window) if self._begins_with_step else 0
         compiled_before, self._compiled = self._compiled, compiled_frames()
         if self._compiled > compiled_before:
-            self.note_work(COMPILE, place=last_compiled())
+            self.note_work(run_log.COMPILE, place=last_compiled())
         now = self.clock.now_ns()
         took, own, waited = now - self._resumed_ns, self._resumed_ns - self._ended_ns, self._waited_ns
         self._ended_ns, self._waited_ns = now, 0
@@ -132,7 +118,7 @@ class Journal:
         else:
             collected = self.stops.long_collections_ns
             if collected > MIN_COLLECTION_SHARE_OF_STEP * took:
-                self.note_work(GARBAGE, collected)
+                self.note_work(run_log.GARBAGE, collected)
             step = _Step(window, took, own, waited, self.batch_source.is_filling, off_cpu_ns)
             self._steps.append(step)
             if self._opened is not None and mark is not None:
@@ -189,7 +175,7 @@ class Journal:
     def note_work(self, kind: str, ns: int = 0, place: Place | None = None) -> None:
         """Note irregular work in the current step; see `IrregularWork`."""
         if len(self._work) < MAX_LOGGED_WORK and not self.is_full and get_ident() == self._thread:
-            number = NOWHERE if place is None else self._places.setdefault(place, len(self._places))
+            number = run_log.NOWHERE if place is None else self._places.setdefault(place, len(self._places))
             self._work.append(IrregularWork(len(self), kind, ns, number))
 
     def times_ns(self, first: int = 0) -> Series:
@@ -249,13 +235,13 @@ def noticing_work(journal: Journal) -> Iterator[None]:
         nonlocal began_ns
         began_ns = HOST_TIME.perf_counter_ns() - took_ns
 
-    captured = _noting(journal, CAPTURE, lambda _: HOST_TIME.perf_counter_ns() - began_ns)
-    evaluates = _noting(journal, EVALUATION, lambda _: 0)  # only its beginning is known
+    captured = _noting(journal, run_log.CAPTURE, lambda _: HOST_TIME.perf_counter_ns() - began_ns)
+    evaluates = _noting(journal, run_log.EVALUATION, lambda _: 0)  # only its beginning is known
     with ExitStack() as undo:
         undo.enter_context(journal.stops.watching())
         undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
-        undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, EPOCH))))
-        undo.enter_context(replaced(torch, "save", _timed(_noting(journal, CHECKPOINT))))
+        undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, run_log.EPOCH))))
+        undo.enter_context(replaced(torch, "save", _timed(_noting(journal, run_log.CHECKPOINT))))
         undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_begin", _timed(begun)))
         undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_end", _timed(captured)))
         undo.enter_context(replaced(torch.nn.Module, "eval", _timed(evaluates)))

@@ -31,25 +31,17 @@ from pinprof.trace.metadata.sampled_stacks import HostProfile
 SAMPLE_INTERVAL_S = 0.01
 """Mean time between samples. On an idle virtual machine, whose interrupts alone take 40 us, a sample cost 35 us by the
 signal and up to 80 us with the thread (a step of small operators, 25 frames deep): 0.8 % of what the host limits."""
-
 INTERVAL_JITTER_SHARE = 0.5
 """Each interval differs from the mean by up to this share of it, at random, so that samples do not follow the steps."""
-
 LATE_SIGNAL_S = 0.0003
 """A signal handled this much later came in a long call, after which Python may be at another line."""
-
 SHORTEST_TIMER_S = 1e-6
 """The shortest time that a timer takes; 0 would stop it."""
-
 MAX_STACK_SAMPLES = 100_000
 """Sampling ends after this number of samples, about a quarter of an hour."""
-
 NOT_MAIN = "the steps do not run in the main thread"
-
 NO_TIMER = "this system has no timer that sends a signal"
-
 SIGNAL_IN_USE = "the program uses the alarm signal itself"
-
 SAMPLER_FAILED = "pinprof failed at it"
 """Why there are no samples."""
 

@@ -13,37 +13,23 @@ import torch
 
 from pinprof.ground.units import shortened
 from pinprof.program.frames import is_users, shown_file
-from pinprof.trace.metadata.sampled_stacks import (
-    MAX_KEPT_FRAMES,
-    MAX_KEPT_STACKS,
-    CodeOrigin,
-    HostFrame,
-    HostProfile,
-    HostStack,
-)
+from pinprof.trace.metadata import sampled_stacks
+from pinprof.trace.metadata.sampled_stacks import CodeOrigin, HostFrame, HostProfile, HostStack
 
 RawStack: TypeAlias = tuple[CodeType | int, ...]
 """Code and instruction of each frame in turn, innermost first, in one flat tuple: one object to collect."""
-
 MAX_SAMPLED_FRAMES = 200
 """Frames that are walked in a sample, innermost first: deep recursion must not make it slow."""
-
 OUTERMOST_FRAMES = 16
 """Frames that are kept at the outer end of a stack that is too deep; the other kept frames are at its inner end."""
-
 OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
-
 OWN_COMMANDS, OWN_WORKLOADS = str(Path(OWN_PACKAGE) / "cli") + os.sep, str(Path(OWN_PACKAGE) / "workloads") + os.sep
 """pinprof's own code around a recorded program, and its code that is one."""
-
 TORCH_FOLDER = str(Path(torch.__file__).parent) + os.sep
-
 OWN_WINDOWS = str(Path(OWN_PACKAGE) / "capture" / "window") + os.sep
 """Files whose functions run between two steps, and call no code of the program."""
-
 COMPILED_FILE_PREFIX = "<eval_with_key>"
 """The file name of code that torch.fx generates begins like this."""
-
 LONGEST_NAME_CHARS = 500
 """Characters of a file's or function's name that are kept."""
 
@@ -81,7 +67,7 @@ def host_profile_of(
             continue
         counts[naming.indices(sample.stack)] += sample.ticks
     total, empty = sum(counts.values()), counts.pop((), 0)
-    kept = counts.most_common(MAX_KEPT_STACKS)
+    kept = counts.most_common(sampled_stacks.MAX_KEPT_STACKS)
     return HostProfile(
         interval_ms=interval_s * 1e3,
         samples=total,
@@ -107,8 +93,8 @@ class _Naming:
     def indices(self, stack: RawStack) -> tuple[int, ...]:
         """Return the frames of a stack outermost first, without pinprof's own and those outside of the program."""
         kept = list(_of_the_program(list(_entered(stack))))
-        if len(kept) > MAX_KEPT_FRAMES:
-            kept = kept[:OUTERMOST_FRAMES] + kept[OUTERMOST_FRAMES - MAX_KEPT_FRAMES :]
+        if len(kept) > sampled_stacks.MAX_KEPT_FRAMES:
+            kept = kept[:OUTERMOST_FRAMES] + kept[OUTERMOST_FRAMES - sampled_stacks.MAX_KEPT_FRAMES :]
         return tuple(self._frame(code, instruction) for code, instruction in kept)
 
     def _frame(self, code: CodeType, instruction: int) -> int:

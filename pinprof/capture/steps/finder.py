@@ -8,37 +8,23 @@ from operator import itemgetter
 from statistics import median
 
 from pinprof.capture.steps.groups import Groups
-from pinprof.capture.steps.sources import (
-    BATCH_DRAWS,
-    MODULE_CALLS,
-    OPTIMIZER_STEPS,
-    STEP_CALLS,
-    STEP_SOURCES,
-    Source,
-    StepEvent,
-)
+from pinprof.capture.steps.sources import BATCH_DRAWS, MODULE_CALLS, OPTIMIZER_STEPS, STEP_SOURCES, Source, StepEvent
 from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
 MIN_OPTIMIZER_STEPS = MIN_STEP_REPEATS + 1
 """Optimizer steps that suffice for a program with a single optimizer: the ends of MIN_STEP_REPEATS whole cycles."""
-
 MIN_CALLS_BESIDE_OPTIMIZER = 1000
 """Calls that suffice if the program has an optimizer that has not stepped: fewer may be one step that accumulates
 gradients, or a rollout before the first step."""
-
 PATIENCE_EVENTS = 50
 """Events of one source after which fewer cycles suffice for a choice, or a lost marker leads to a new one."""
-
 MAX_REMEMBERED_EVENTS = 2000
 """How many events to remember; a long evaluation has more, which do not matter."""
-
 MIN_EVALUATED_BATCHES = 200
 """Batches without an optimizer step after which a program with an optimizer counts as an evaluation. With fewer
 batches, it may evaluate its model first and train it later."""
-
 CYCLE_SOURCES = tuple(source for source in STEP_SOURCES if not source.is_certain and source is not BATCH_DRAWS)
 """The sources whose cycle is a step, the better sign first."""
-
 CALL_SOURCES = tuple(source for source in CYCLE_SOURCES if source is not OPTIMIZER_STEPS)
 """The sources that mark the steps of programs without optimizer steps."""
 
@@ -183,7 +169,7 @@ class StepFinder:
     def is_final(self) -> bool:
         """Whether nothing better than the marker may come; false without a marker, unless the user names one."""
         return self._wanted is not None or (
-            self.choice is not None and self.choice.source in (OPTIMIZER_STEPS, STEP_CALLS)
+            self.choice is not None and (self.source is OPTIMIZER_STEPS or self.source.is_certain)
         )
 
     @property

@@ -11,27 +11,20 @@ from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
 MAX_ROUND_STEPS = 16
 """The most steps of the least frequent optimizer in a round of all optimizers."""
-
 MAX_GROUP_STEPS = 64
 """The most optimizer steps per iteration; PPO has 4 to 40 by its usual settings. After this number of steps of the
 marking optimizer the search ends, unless a rollout may have begun."""
-
 MAX_SEARCH_STEPS = (MIN_STEP_REPEATS + 1) * MAX_GROUP_STEPS
 """The search ends after this number of steps even then."""
-
 PAUSE_FACTOR = 3.0
 """A pause takes at least PAUSE_FACTOR times the usual time between optimizer steps."""
-
 MIN_SHARE_OF_SECOND_PAUSE = 0.25
 """A pause takes at least this share of the second longest one: a hiccup of the host does not count."""
-
 MIN_PAUSE_SHARE_OF_TIME = 0.1
 """The share of all time that the pauses must take; if they take less, the optimizer step is the better step."""
-
 MIN_ROLLOUT_CALLS = 4
 """The fewest calls of modules in a rollout. In a pause with fewer calls the program prints, saves, or waits for a
 queue."""
-
 MAX_OTHER_PAUSES = 3
 """After this number of pauses without a rollout none is expected; a busy machine makes one now and then."""
 

@@ -11,22 +11,10 @@ from typing import Any
 
 from torch.nn import Module
 
+from pinprof.capture.steps import sources
 from pinprof.capture.steps.finder import Choice, StepFinder
 from pinprof.capture.steps.functions import FunctionCalls
-from pinprof.capture.steps.sources import (
-    BATCH_DRAWS,
-    MODULE_CALLS,
-    OPTIMIZER_STEPS,
-    SOURCES_BY_OPTION,
-    STEP_CALLS,
-    STEP_SOURCES,
-    Observer,
-    Source,
-    StepEvent,
-    before_evaluation,
-    is_function,
-    reporting_modules,
-)
+from pinprof.capture.steps.sources import STEP_SOURCES, Observer, Source, StepEvent
 from pinprof.ground.host_time import HOST_TIME
 from pinprof.program.ending import Stop, caused_by_stop
 from pinprof.program.frames import callers, frame_of_thread
@@ -35,7 +23,6 @@ from pinprof.program.user_program import CodeChange
 
 MIN_LEAD_CALLS = 12
 """If several threads call the step's marker, the steps move to a thread that has made this many calls more."""
-
 AWAITS_OPTIMIZER_S, AWAITS_UNUSED_OPTIMIZER_S = 20.0, 60.0
 """Seconds of batches, calls of modules or of backward after which a program without an optimizer, or with one that has
 not stepped, is not expected to train. Until then it may look at its data, or evaluate its model, and train it later."""
@@ -65,12 +52,12 @@ class Marks(Observer):
     ) -> None:
         super().__init__()
         self.step_marker = step_marker
-        self.function = FunctionCalls(step_marker) if is_function(step_marker) else None
+        self.function = FunctionCalls(step_marker) if sources.is_function(step_marker) else None
         self.last_ns = 0
         """When the program last did something that can mark a step; 0 before."""
         self.longest_ns = 0
         """The longest time between two such events."""
-        self._wanted = self.function.source if self.function is not None else SOURCES_BY_OPTION.get(step_marker)
+        self._wanted = self.function.source if self.function is not None else sources.SOURCES_BY_OPTION.get(step_marker)
         self._end_step = end_step
         self._may_move = may_move
         self._stop = stop
@@ -93,9 +80,9 @@ class Marks(Observer):
             for source in self._sources():
                 undo.enter_context(source.hook(self))
             if self._wanted is None:
-                undo.enter_context(before_evaluation(lambda: self._finder_here().evaluated()))
+                undo.enter_context(sources.before_evaluation(lambda: self._finder_here().evaluated()))
             undo.callback(self._watch, None)
-            if self._wanted is MODULE_CALLS:
+            if self._wanted is sources.MODULE_CALLS:
                 self._watch(Module)
             yield
 
@@ -117,7 +104,7 @@ class Marks(Observer):
             self._modules.close()
             self._watched = modules
             if modules is not None:
-                self._modules.enter_context(reporting_modules(self, modules))
+                self._modules.enter_context(sources.reporting_modules(self, modules))
 
     @property
     def watches_modules(self) -> bool:
@@ -163,7 +150,7 @@ class Marks(Observer):
     def saw(self, event: StepEvent, subject: Any = None) -> None:
         """Note an event, and end a step if one ends with it."""
         process, thread = process_and_thread()
-        if process != self._process or (self._is_by_hand and event.source is not STEP_CALLS):
+        if process != self._process or (self._is_by_hand and event.source is not sources.STEP_CALLS):
             return
         if thread != self._owner and self._stop is not None and self._stop.times:
             self._stop()  # another thread of a program that was stopped at a step of the thread that counts
@@ -172,7 +159,7 @@ class Marks(Observer):
         if thread != self._owner and not self._moves_to(thread, finder):
             return
         source = event.source
-        self._is_by_hand |= source is STEP_CALLS
+        self._is_by_hand |= source is sources.STEP_CALLS
         if source is finder.source or not source.is_costly:
             self.longest_ns = max(self.longest_ns, now_ns - (self.last_ns or now_ns))
             self.last_ns = now_ns
@@ -201,7 +188,7 @@ class Marks(Observer):
         if finder.choice is None or not self._may_move():
             return False
         owner_finder, frame = self._finders.get(self._owner), frame_of_thread(self._owner)
-        if finder.source is BATCH_DRAWS and not is_waiting_for_thread(frame):
+        if finder.source is sources.BATCH_DRAWS and not is_waiting_for_thread(frame):
             return False  # it may only prefetch batches
         better = worth_of(finder) - worth_of(owner_finder)
         lead = finder.marks_passed - owner_finder.marks_passed if owner_finder is not None else 0
@@ -217,14 +204,14 @@ class Marks(Observer):
         """
         self._choice = finder.choice
         self.needs_backward = finder.choice is None or not (
-            finder.source is OPTIMIZER_STEPS or finder.source.is_certain
+            finder.source is sources.OPTIMIZER_STEPS or finder.source.is_certain
         )
         is_auto = self._wanted is None
         if is_auto and finder.wants_calls:
             self._watch(Module)
-        elif event.source is MODULE_CALLS and finder.choice is not None and finder.choice.event == event:
+        elif event.source is sources.MODULE_CALLS and finder.choice is not None and finder.choice.event == event:
             self._watch(type(subject))
-        elif is_auto and finder.choice is not None and finder.source is not MODULE_CALLS:
+        elif is_auto and finder.choice is not None and finder.source is not sources.MODULE_CALLS:
             self._watch(None)
 
 

@@ -112,7 +112,6 @@ class LeanWindow:
 
 SHORTEST_STRETCH_S = 0.02
 """A shorter stretch mostly shows the start of the profiler."""
-
 UNTIL_STOPPED = 0
 """In place of a number of steps: the profiler records from its start until it is stopped."""
 
@@ -178,7 +177,6 @@ MAX_STEPS_BEFORE_RECORDING = 1000
 """The last steps before a recording that give the step without the profiler."""
 UNLIKE_STEP_FACTOR = 3.0
 """Steps longer than this multiple of the median are left out of the mean: they evaluate, or write a checkpoint."""
-
 OnRecorded: TypeAlias = Callable[[Path, int], None]
 """Called after each recording with its trace, which the next one replaces, and the number of the last step."""
 

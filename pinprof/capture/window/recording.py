@@ -16,32 +16,8 @@ from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples
 from pinprof.capture.options import MIN_TIMED_STEPS, WARM_UP_STEPS, Advise, Progress, RecordingOptions, in_code
-from pinprof.capture.window.lean import (
-    LeanWindow,
-    MakeProfiler,
-    OnRecorded,
-    RepeatedRecordings,
-    Stretch,
-    latest,
-    program_profiles,
-)
+from pinprof.capture.window import lean, timing, trace_file
 from pinprof.capture.window.lines import line_window, watch_window
-from pinprof.capture.window.timing import (
-    HOST_TIMING_S,
-    PlainWindow,
-    await_end_of_profile,
-    await_regular,
-    plain_window,
-    until_precise,
-    warm_up,
-)
-from pinprof.capture.window.trace_file import (
-    as_capture_error,
-    description,
-    store,
-    torch_profiler,
-    writable_target,
-)
 from pinprof.ground.errors import CaptureError
 from pinprof.ground.step_statistics import OTHER_STEPS
 from pinprof.ground.units import NS_PER_MS
@@ -52,16 +28,12 @@ from pinprof.trace.metadata.sampled_stacks import HOST_KEY, WORKER_KEY, HostProf
 
 SPARE_STEPS = 3
 """A program is short of steps if it has only this number more left than the windows take."""
-
 MAX_RESTARTS = 10
 """A program whose steps change more often is recorded in whatever steps it makes."""
-
 AFTER_WINDOWS = "after"
 """The window of steps after all windows."""
-
 OnWindow = Callable[[str, int, int], None]
 """Called at the start of every step with the name of the window, the step's number in it, and its number of steps."""
-
 DEFAULT_OPTIONS = RecordingOptions()
 
 
@@ -96,10 +68,10 @@ def profile(
     """
     options = msgspec.structs.replace(options, **changes)
     options.check()
-    target = writable_target(Path(path), options)
+    target = trace_file.writable_target(Path(path), options)
     if options.every:
-        writable_target(latest(target), options)
-    return Recording(target, options, partial(torch_profiler, options), on_progress=on_progress)
+        trace_file.writable_target(lean.latest(target), options)
+    return Recording(target, options, partial(trace_file.torch_profiler, options), on_progress=on_progress)
 
 
 @final
@@ -116,7 +88,7 @@ class Recording:
         self,
         path: Path,
         options: RecordingOptions,
-        make_profiler: MakeProfiler,
+        make_profiler: lean.MakeProfiler,
         *,
         make_clock: Callable[[], Clock] = clock_of_program,
         on_progress: OnWindow | None = None,
@@ -125,11 +97,11 @@ class Recording:
         self.options = options
         self.done = False
         self.steps_seen = 0
-        self.plain: PlainWindow | None = None
+        self.plain: timing.PlainWindow | None = None
         self.regular: RegularStep | None = None
         self.host: HostProfile | None = None
         self.marker = "p.step()"
-        self.on_recorded: OnRecorded = lambda _path, _step: None
+        self.on_recorded: lean.OnRecorded = lambda _path, _step: None
         """Called after the recording, and after each later one of a long training (`every`)."""
         self.journal = Journal(make_clock)
         self._workers = WorkerSamples()
@@ -145,7 +117,7 @@ class Recording:
         self._watching = False
         self._stored = False
         self._boundaries = self._run_windows()
-        self.stretch = Stretch(path, make_profiler, self._facts)
+        self.stretch = lean.Stretch(path, make_profiler, self._facts)
         self._is_abandoned = False
 
     def __enter__(self) -> "Recording":
@@ -235,8 +207,8 @@ class Recording:
         self.steps_seen, self.plain, self.host, self._lean = 0, None, None, self._new_lean()
         self.journal.begin_anew(with_step=with_step)
 
-    def _new_lean(self) -> LeanWindow:
-        return LeanWindow(self.journal, self._make_profiler, self._sections)
+    def _new_lean(self) -> lean.LeanWindow:
+        return lean.LeanWindow(self.journal, self._make_profiler, self._sections)
 
     def abandon(self) -> None:
         """Leave the windows for good, because no more steps will come; keep the complete steps recorded so far."""
@@ -256,8 +228,8 @@ class Recording:
             self.regular = timed_regular_step(log)
         if self.recorded_steps and not self._stored:
             self._stored = True
-            with as_capture_error("the record of the run could not be stored"):
-                store(self.path, {RUN_KEY: log} | ({WORKER_KEY: worker} if worker else {}))
+            with trace_file.as_capture_error("the record of the run could not be stored"):
+                trace_file.store(self.path, {RUN_KEY: log} | ({WORKER_KEY: worker} if worker else {}))
         elif self.stretch.is_written:
             self.marker = self.stretch.marker
 
@@ -283,23 +255,23 @@ class Recording:
             yield from line_window(options.line_steps, self.path)
             yield from watch_window(options.watch_steps, self.path)
         if options.plain_steps and self._agreement is None and not uses_cuda():
-            yield from until_precise(
-                self.journal, options, lambda seconds: seconds >= HOST_TIMING_S
+            yield from timing.until_precise(
+                self.journal, options, lambda seconds: seconds >= timing.HOST_TIMING_S
             )  # only now: nobody knows how many steps a program makes
         if options.every and (self._agreement is None or self._agreement.rank == 0):
-            repeated = RepeatedRecordings(self.journal, self._make_profiler, self.count)
+            repeated = lean.RepeatedRecordings(self.journal, self._make_profiler, self.count)
             yield from repeated.record(options.every, options.steps, self.path, self.marker, self.on_recorded)
         self.done = True
 
     def _time_and_record(self) -> Generator[Progress, None, RecordingOptions]:
         """Time steps, then record some; return the options of the further windows."""
         options = yield from self._warm_up()
-        self._lean.profiled = program_profiles()
+        self._lean.profiled = lean.program_profiles()
         if options.plain_steps:
-            self.plain, self.host = yield from plain_window(self.journal, options, self._is_short)
+            self.plain, self.host = yield from timing.plain_window(self.journal, options, self._is_short)
         if self._agreement is None:
-            yield from await_regular(self.journal, WARM_UP_STEPS + options.steps)
-            yield from await_end_of_profile(program_profiles)
+            yield from timing.await_regular(self.journal, WARM_UP_STEPS + options.steps)
+            yield from timing.await_end_of_profile(lean.program_profiles)
         yield from self._lean.record(options.steps, self.path, self.count)
         return options
 
@@ -318,7 +290,7 @@ class Recording:
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""
         options = self.options
-        step_ns = yield from warm_up(self.journal, options, self._may_wait)
+        step_ns = yield from timing.warm_up(self.journal, options, self._may_wait)
         agreement = self._agreement  # a script may have become a rank in the warm-up
         if agreement is None:
             return options
@@ -352,5 +324,5 @@ class Recording:
 
     def _facts(self, marker: str) -> dict[str, object]:
         """Return the facts about the program that the trace stores; `marker` says what marks its steps."""
-        facts = description(self.plain, marker) | self._lean.facts()
+        facts = trace_file.description(self.plain, marker) | self._lean.facts()
         return facts | ({"apart": self._agreement.why_apart} if self._agreement else {})

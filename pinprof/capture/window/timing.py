@@ -22,7 +22,6 @@ from pinprof.trace.metadata.sampled_stacks import HostProfile
 
 COMPARED_STEPS = 5
 """Steps are steady if the median of the last COMPARED_STEPS is close to that of the COMPARED_STEPS before them."""
-
 STEADY_SHARE = 0.1
 """How much the two medians may differ, as a share of the larger; host-bound steps vary by about that much."""
 
@@ -69,11 +68,9 @@ def is_steady(times: Sequence[int]) -> bool:
 
 UNSTEADY_S = 3.0
 """Stop waiting for steady steps after this time: many programs are short."""
-
 GPU_TIMING_S, HOST_TIMING_S = 5.0, 10.0
 """With a GPU, the window ends after GPU_TIMING_S, precise or not: many programs are short. Without one, the steps after
 the recorded ones are timed for HOST_TIMING_S together with those before: a person waits for the report."""
-
 PRECISION_CHECK_FACTOR = 1.25
 """The precision is calculated again after PRECISION_CHECK_FACTOR times the steps of the last time."""
 

@@ -10,7 +10,6 @@ from pinprof.trace.lines import Place
 
 RUN_KEY = "pinprof_run"
 """Key of the log in the trace file."""
-
 EVALUATION, CHECKPOINT, EPOCH, COMPILE = "evaluation", "checkpoint", "epoch_end", "compile"
 CAPTURE, GARBAGE = "graph_capture", "garbage_collection"
 """Kinds of irregular work in a step: `Module.eval()` was called, `torch.save` was called, a DataLoader was started
@@ -24,7 +23,6 @@ IRREGULAR_WORK = {
     EPOCH: "the start of a DataLoader",
 }
 """All kinds, in words."""
-
 TIMING_WINDOW = "plain"
 """The window that times steps."""
 RECORDED = "recorded"
@@ -33,12 +31,10 @@ WATCH_WINDOW = "watch"
 """The window in which torch's sync debug mode alone reports waits."""
 PROFILED_WINDOWS = ("profiler warm-up", RECORDED, "lines")
 """Windows under a profiler, which makes their steps longer."""
-
 POSSIBLY_USUAL_WORK = (EVALUATION, CHECKPOINT, GARBAGE)
 USUAL_SHARE_OF_STEPS = 2 / 3
 """Such work in more than this share of all steps is a part of the step. With two batches in an epoch, an evaluation is
 in half of the steps."""
-
 NOWHERE = -1
 """Stands for no place."""
 MAX_LOGGED_AMOUNT = 10**17

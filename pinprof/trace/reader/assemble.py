@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from pinprof.ground.errors import TraceError
+from pinprof.trace import tables
 from pinprof.trace.calls import call_kind
 from pinprof.trace.links import RecordedWork, find_links, launches
 from pinprof.trace.metadata.info import Cut
@@ -32,55 +33,28 @@ from pinprof.trace.reader.rows import (
 )
 from pinprof.trace.spans.model_calls import find_model_calls
 from pinprof.trace.spans.steps import find_steps
-from pinprof.trace.tables import (
-    DIRECTIONS,
-    GPU_CATEGORIES,
-    HOST_DEVICE,
-    HOST_MEMORIES,
-    KERNEL,
-    MEMCPY,
-    NONE,
-    Activities,
-    Bools,
-    Calls,
-    EventKind,
-    HostEvents,
-    Int8s,
-    Int32s,
-    Int64s,
-    MemoryUse,
-    Steps,
-    SyncEvents,
-    Trace,
-)
+from pinprof.trace.tables import NONE, Activities, Bools, Calls, HostEvents, Int8s, Int32s, Int64s, MemoryUse, Trace
 from pinprof.trace.threads import TORCH_MARK, ThreadKey, name_threads
 from pinprof.trace.vendors import COPY_DIRECTIONS
 
 MAX_DISTANCE_NS = 86_400 * 10**9
 """An event further than a day from the middle of the trace has a corrupt time: CUPTI sometimes writes 0 or wraps."""
-
 NO_STREAM = 2**32 - 1
 """What CUPTI records of a wait that is for no stream; most versions of Kineto write it as -1."""
-
 COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+)->([\w ]+)\))?", re.IGNORECASE)
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
 LONGEST_COPY_NAME_CHARS = 1000
 """Only this many characters of a copy's name are searched for its kind."""
-
 CPU_DEVICE_TYPE = 0
 """The host's memory among the types of devices of c10/core/DeviceType.h."""
-
 MAX_TRACKS, MAX_GPUS = 20_000, 1024
 """No recorded process has more threads and streams, or GPUs; each costs a millisecond."""
 MAX_COPY_BYTES = 1 << 40
 """A larger size of a copy is corrupt: no device has this much memory. The sum of 8 million such sizes fits int64."""
-
-DIRECTION_OF_TEXT = {direction.lower(): direction for direction in DIRECTIONS} | COPY_DIRECTIONS
-OTHER_DIRECTION = DIRECTIONS.index("other")
-
+DIRECTION_OF_TEXT = {direction.lower(): direction for direction in tables.DIRECTIONS} | COPY_DIRECTIONS
+OTHER_DIRECTION = tables.DIRECTIONS.index("other")
 Recorded = TypeVar("Recorded")
-
-KIND_OF_CATEGORY: dict[str, EventKind] = {
+KIND_OF_CATEGORY: dict[str, tables.EventKind] = {
     "kernel": "kernel",
     "gpu_memcpy": "copy",
     "gpu_memset": "memset",
@@ -158,7 +132,7 @@ def _check_bounds(path: str, shared: Shared, gpu: Activities) -> None:
         raise TraceError(f"{path}: has work of more than {MAX_GPUS:,} GPUs, more than any process uses")
 
 
-def _before(missing_end: Cut | None, steps: Steps) -> Steps:
+def _before(missing_end: Cut | None, steps: tables.Steps) -> tables.Steps:
     """Return the steps, complete only up to where the file ends too early.
 
     Torch writes GPU work and its launches last, in order of time.
@@ -194,29 +168,29 @@ class _Columns:
         self.threads: tuple[ThreadKey, ...] = tuple(keys[code] for code in threads)
         """The host threads, in the order in which the tables number them."""
         last = np.flatnonzero(usable)[-1:]
-        of_gpu = [KNOWN_CATEGORIES.index(category) for category in (*CALL_CATEGORIES, *GPU_CATEGORIES)]
+        of_gpu = [KNOWN_CATEGORIES.index(category) for category in (*CALL_CATEGORIES, *tables.GPU_CATEGORIES)]
         self.last_ns = int(rows.start_ns[last[0]]) if np.isin(rows.category[last], of_gpu).any() else None
         """When the last event of the file began, if it is GPU work or its launch."""
         self._thread = _inverse(threads, len(keys))
         self._keys: tuple[ThreadKey, ...] = keys
-        self._gpu = self._rows(*GPU_CATEGORIES)
+        self._gpu = self._rows(*tables.GPU_CATEGORIES)
         size = self._id(self._gpu, "bytes")
         self._is_absurd = (size < NONE) | (size > MAX_COPY_BYTES)
         self.absurd_sizes = int(self._is_absurd.sum())
         """How many sizes of GPU work are impossible."""
 
-    def not_usable(self, malformed: int) -> tuple[dict[str, int], dict[EventKind, int]]:
+    def not_usable(self, malformed: int) -> tuple[dict[str, int], dict[tables.EventKind, int]]:
         """Return how many events are not usable, by why and by what they were; `malformed` ones have no row."""
         reasons = {"malformed": malformed} if malformed else {}
-        kinds: dict[EventKind, int] = {"unknown": malformed} if malformed else {}
+        kinds: dict[tables.EventKind, int] = {"unknown": malformed} if malformed else {}
         return self._skipped | reasons, self._skipped_kinds() | kinds
 
-    def _skipped_kinds(self) -> dict[EventKind, int]:
+    def _skipped_kinds(self) -> dict[tables.EventKind, int]:
         rows = np.flatnonzero(~self._usable & (self._file.category >= 0))
         categories, names = self._file.category[rows].tolist(), self._name[self._file.name[rows]].tolist()
         return dict(Counter(map(self._kind, categories, names)))
 
-    def _kind(self, category: int, name: int) -> EventKind:
+    def _kind(self, category: int, name: int) -> tables.EventKind:
         text = KNOWN_CATEGORIES[category]
         if text in CALL_CATEGORIES:
             return "wait" if call_kind(self._names[name]) != NONE else "call"
@@ -238,8 +212,10 @@ class _Columns:
 
     def activities(self) -> Activities:
         rows = self._gpu
-        category = (self._file.category[rows] - KNOWN_CATEGORIES.index(GPU_CATEGORIES[KERNEL])).astype(np.int8)
-        direction, host_memory = self._copy_kinds(rows, category == MEMCPY)
+        category = (self._file.category[rows] - KNOWN_CATEGORIES.index(tables.GPU_CATEGORIES[tables.KERNEL])).astype(
+            np.int8
+        )
+        direction, host_memory = self._copy_kinds(rows, category == tables.MEMCPY)
         collective, group, message = (self._text(rows, name) for name in ("collective", "group", "message"))
         return Activities(
             *self._common(rows),
@@ -255,10 +231,10 @@ class _Columns:
             message=message,
         )
 
-    def syncs(self) -> SyncEvents:
+    def syncs(self) -> tables.SyncEvents:
         rows = self._rows("cuda_sync")
         stream = self._id(rows, "stream")
-        return SyncEvents(
+        return tables.SyncEvents(
             *self._common(rows),
             device=self._device(rows),
             stream=np.where(stream == NO_STREAM, NONE, stream),
@@ -280,7 +256,7 @@ class _Columns:
         rows = rows[np.lexsort((self._rank[thread[rows]], at_ns[rows]))]
         return MemoryUse(
             at_ns=at_ns[rows],
-            device=np.where(kind[rows] == CPU_DEVICE_TYPE, HOST_DEVICE, device[rows]).astype(np.int32),
+            device=np.where(kind[rows] == CPU_DEVICE_TYPE, tables.HOST_DEVICE, device[rows]).astype(np.int32),
             allocated=allocated[rows],
             reserved=np.where((reserved[rows] < 0) | (reserved[rows] > MAX_COPY_BYTES), NONE, reserved[rows]),
             thread=self._thread[thread[rows]],
@@ -372,7 +348,7 @@ def _stream_of_track(tid: Number) -> int:
 def usable_times(rows: Rows) -> tuple[Int64s, Bools, dict[str, int]]:
     """Return the ends in ns, which events have a usable time, and how many have none, by reason."""
     start, duration = rows.start_ns, rows.duration_ns
-    on_gpu = np.isin(rows.category, [KNOWN_CATEGORIES.index(category) for category in GPU_CATEGORIES])
+    on_gpu = np.isin(rows.category, [KNOWN_CATEGORIES.index(category) for category in tables.GPU_CATEGORIES])
     lost = rows.timed & on_gpu & (start == 0)
     negative = rows.timed & ~lost & (duration < 0)
     usable = rows.timed & ~lost & ~negative
@@ -393,4 +369,4 @@ def _copy_kind(name: str) -> tuple[int, int]:
         memory = side if side in {"pageable", "pinned"} else "unknown"
     elif direction in {"DtoD", "PtoP"}:
         memory = "none"
-    return DIRECTIONS.index(direction), HOST_MEMORIES.index(memory)
+    return tables.DIRECTIONS.index(direction), tables.HOST_MEMORIES.index(memory)

@@ -22,7 +22,6 @@ MAX_BLOCK_BYTES = 8 << 20
 """No event is longer than this, and no metadata before the events."""
 MAX_WHOLE_BYTES = 2 << 20
 """A file is decoded in one piece only up to this size: its smallest entries take a hundred times their text."""
-
 JSON_DECODER = json.JSONDecoder()
 SPACE = rb"[ \t\r\n]*"
 BEFORE_EVENTS = rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b' % ((SPACE,) * 4)

@@ -14,13 +14,10 @@ from pinprof.trace.tables import Bools, Int64s
 
 MAX_DIGITS = 19
 """More decimal digits do not fit int64."""
-
 MAX_WIDTH = 32
 """Longer texts are parsed singly."""
-
 MAX_EXACT_US = 2**43
 """Smaller doubles are closer to each other than nanoseconds."""
-
 _MAX = np.iinfo(np.int64).max
 _INVALID = np.iinfo(np.int64).min
 

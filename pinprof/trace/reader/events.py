@@ -15,11 +15,9 @@ from pinprof.trace.tables import NONE
 
 NOT_EVENTS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """The errors of decoding a text that is not JSON, or does not hold the expected events."""
-
 NO_TEXT: Final = msgspec.Raw()
 Number: TypeAlias = int | float | str | None
 """A number as a trace may write it: ROCm writes `"stream": "0x0"` and `"bytes": "9216"`."""
-
 BYTES_OF_DTYPE: Final = {
     **dict.fromkeys(("double", "long int", "long", "c10::complex<float>"), 8),
     **dict.fromkeys(("float", "int", "unsigned int"), 4),

@@ -41,7 +41,6 @@ CALL_CATEGORIES = (*OWN_CALLS, FOREIGN_RUNTIME)
 KNOWN_CATEGORIES = (*HOST_CATEGORIES, *CALL_CATEGORIES, *GPU_CATEGORIES, "cuda_sync")
 FIRST_WITH_IDS = len(HOST_CATEGORIES)
 """Arguments are read only of events of this category and later ones in KNOWN_CATEGORIES."""
-
 CATEGORY_ALIASES = {
     "memcpy": "gpu_memcpy",
     "memset": "gpu_memset",
@@ -51,7 +50,6 @@ CATEGORY_ALIASES = {
     "operator": "cpu_op",
 }
 """Categories that old versions of torch named differently."""
-
 ID_ARGUMENTS = ("device", "from_device", "stream", "own_stream", "correlation", "bytes")
 """The arguments that are read as integers, as `Args` names them."""
 MEMORY_IDS = ("device_type", "device_id", "allocated", "reserved")
@@ -59,16 +57,13 @@ MEMORY_IDS = ("device_type", "device_id", "allocated", "reserved")
 MEMORY_NUMBERS = attrgetter(*MEMORY_IDS)
 TEXT_ARGUMENTS = ("collective", "group", "message", "copy")
 """The arguments that are read as texts, as `Args` names them."""
-
 Key = TypeVar("Key", bound=Hashable)
 ReadTimes: TypeAlias = tuple[Int64s, Bools]
 """Times in ns, and which of them are numbers."""
 MEMORY_EVENT = "[memory]"
 """The name of the instant events that Kineto writes with `profile_memory=True`."""
-
 NEEDED_FOR_TEXT = {"message": "collective", "copy": "copy_kind"}
 """By text that `Args` composes of several arguments: the argument without which the text is empty."""
-
 _INT64_MAX = np.iinfo(np.int64).max
 _CATEGORY = {category: index for index, category in enumerate(KNOWN_CATEGORIES)}
 

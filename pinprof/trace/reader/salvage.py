@@ -28,7 +28,6 @@ MAX_MALFORMED_EVENTS = 50_000
 """Broken events of a file, which are tried in all ways to repair them."""
 MAX_VALUES_OF_KEY = 4
 """How often a key of the metadata is looked for."""
-
 NO_VALUE = re.compile(rb"(:\s*)(?:N/A|n/a|-?NaN|-?nan|-?Infinity|-?inf)(?=\s*[,}\]])")
 CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f]")
 STRAY_BACKSLASH = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')

@@ -13,7 +13,6 @@ is copied."""
 CHUNK_BYTES = 2**17
 """The most bytes of a chunk."""
 MAGIC_BYTES = 4
-
 HARMLESS_BYTES = 2**24
 """A file that unpacks to no more than this is not a decompression bomb."""
 MAX_UNPACKED_RATIO = 50

@@ -24,7 +24,6 @@ EMBEDDING_OP: Final = "aten::embedding"
 BATCH_MARK: Final = "pinprof batch "
 """Begins pinprof's own marks of the calls of a model; requests and tokens of each follow, as `8x1`."""
 BATCH_IN_MARK: Final = re.compile(rf"{BATCH_MARK}([1-9]\d{{0,8}})x([1-9]\d{{0,8}})")
-
 PRODUCT_OP: Final = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm|linear|matmul|convolution|_scaled_mm)")
 """Ops that every call of a model has: between two lookups without any, the call is the same."""
 MAX_BATCH_TOKENS: Final = 10**9

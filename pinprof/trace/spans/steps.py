@@ -8,23 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pinprof.ground.intervals import contains
+from pinprof.trace import tables
 from pinprof.trace.frames import MODULE_PREFIX
 from pinprof.trace.links import RecordedWork, follow, step_at
 from pinprof.trace.spans.model_calls import of_busiest, outer
 from pinprof.trace.spans.one_time_work import REGION_PREFIX, is_marked_capture
-from pinprof.trace.tables import (
-    KERNEL,
-    NONE,
-    WHOLE_TRACE,
-    Bools,
-    HostEvents,
-    Int32s,
-    Int64s,
-    ModelCalls,
-    Steps,
-    StepSource,
-    rows_by,
-)
+from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int32s, Int64s, ModelCalls, Steps, StepSource
 from pinprof.trace.threads import BACKWARD_OP, LOADER_MARK, STEP_PREFIX, TORCH_MARK, optimizer_marks
 from pinprof.trace.vendors import UPDATE
 
@@ -158,7 +147,7 @@ def _pass_times(recorded: RecordedWork) -> list[Int64s]:
 def _network_ends(recorded: RecordedWork) -> Iterator[Int64s]:
     """Yield when the calls of each network end that no other network calls; they begin before the first launch."""
     rows, functions = _outer_modules(recorded), recorded.functions
-    for same in rows_by(functions.name[rows]):
+    for same in tables.rows_by(functions.name[rows]):
         yield functions.end_ns[rows[same]]
 
 
@@ -275,11 +264,11 @@ def _optimized_steps(recorded: RecordedWork) -> Steps | None:
 
 def _whole_trace(recorded: RecordedWork, part: str) -> Steps:
     of_host = (recorded.ops, recorded.annotations, recorded.calls)
-    tables = [table for table in (*of_host, recorded.gpu) if len(table)]
-    start = min((table.start_ns[0] for table in tables), default=0)
-    end = max((table.end_ns.max() for table in tables), default=0)
-    on_host = any(map(len, of_host))
-    return _steps(WHOLE_TRACE, f"no step was found{part}", np.array([start]), np.array([end + 1]), on_host=on_host)
+    filled = [table for table in (*of_host, recorded.gpu) if len(table)]
+    start = min((table.start_ns[0] for table in filled), default=0)
+    end = max((table.end_ns.max() for table in filled), default=0)
+    marker, on_host = f"no step was found{part}", any(map(len, of_host))
+    return _steps(tables.WHOLE_TRACE, marker, np.array([start]), np.array([end + 1]), on_host=on_host)
 
 
 def _steps(source: StepSource, marker: str, start: Int64s, end: Int64s, *, on_host: bool = True) -> Steps:
