@@ -148,20 +148,12 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     def why_nothing_recorded(self, steps_seen: int, window: str, advise: Advise) -> str:
         """Return why a program recorded no step that ended in this window, with the options that help."""
-        why = (
-            f"; {self.needed} are needed: {self.warmup} warm-up, {self.plain_steps} plain, "
-            f"{WARM_UP_STEPS} for the profiler to warm up and {self.steps} recorded"
-        )
-        if steps_seen >= self.needed:
-            why = f": {self._why_open(window)}"
+        why = f": the {window} window was still open"
+        if steps_seen < self.needed:
+            why = (
+                f"; {self.needed} are needed: {self.warmup} warm-up, {self.plain_steps} plain, "
+                f"{WARM_UP_STEPS} for the profiler to warm up and {self.steps} recorded"
+            )
         fewer = advise(steps_seen)
         way_out = "Run it longer" + (f", or ask for fewer steps: {fewer}" if fewer else "")
         return f"the program ended after {counted(steps_seen, 'step')}, before one was recorded{why}. {way_out}"
-
-    def _why_open(self, window: str) -> str:
-        if window == "plain":
-            return f"steps without the profiler were still being timed, which takes at least {self.plain_seconds:g} s"
-        if window == "warm-up":
-            most = counted(self.most_warmup, "step")
-            return f"their times were not steady; the warm-up takes up to {most}"
-        return "the recording had just begun"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +19,7 @@ from pinprof.capture.window.trace_file import sections_of, store
 from pinprof.ground.outputs import unfinished
 from pinprof.ground.processes import exit_status, temporary_folder
 from pinprof.program.user_program import IMPORT_FOLDER
-from pinprof.trace.metadata.run_log import RUN_KEY, run_of_metadata
+from pinprof.trace.metadata.run_log import RUN_KEY, RunLog, run_of_metadata
 
 TASK_FILE, OUTCOME_FILE = "task", "outcome"
 """The files, next to the output of a worker, with its task and with how its program ended."""
@@ -61,17 +62,12 @@ class RepeatedRecording:
     runs: Runs | None = None
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A run that was recorded, and the regular step of each of its traces, in ns, by the name of the file."""
-
+class _Run(NamedTuple):
     outcome: ScriptRun
     step_ns: Mapping[str, float]
-
-    @property
-    def first_step_ns(self) -> float:
-        """The step by which runs are compared: that of the first trace."""
-        return next(iter(self.step_ns.values()), 0.0)
+    """The regular step of each of its traces, by the name of the file."""
+    first_step_ns: float
+    """The step by which runs are compared: that of the first trace."""
 
 
 def record_repeatedly(task: WorkerTask, times: int, say: Callable[[str], None]) -> RepeatedRecording:
@@ -102,7 +98,6 @@ def record_repeatedly(task: WorkerTask, times: int, say: Callable[[str], None]) 
 
 
 def _run(task: WorkerTask) -> tuple[_Run | None, int]:
-    """Run the program once; return its recording, if it has one, and its exit status."""
     status = exit_status(task.command())
     if task.outcome.exists():
         ended = msgspec.json.decode(task.outcome.read_bytes(), type=ScriptRun, dec_hook=lambda kind, text: kind(text))
@@ -110,25 +105,23 @@ def _run(task: WorkerTask) -> tuple[_Run | None, int]:
         ended = ScriptRun(Path(task.output), None, "", stopped=False, exit_status=status)
     else:
         return None, status or 1
-    return _Run(ended, {path.name: step_ns for path in _traces(ended) if (step_ns := _step_ns(path))}), status
+    regular = {trace.name: timed_regular_step(log) for trace in _traces(ended) if (log := _log_of(trace))}
+    step_ns = {name: step.step_ns for name, step in regular.items() if step}
+    return _Run(ended, step_ns, next(iter(step_ns.values()), 0.0)), status
 
 
 def _traces(run: ScriptRun) -> list[Path]:
-    """Return the files that a run wrote: of the script itself, and of its children."""
     return [path for path in (run.path, *(child.path for child in run.children)) if path]
 
 
-def _step_ns(trace: Path) -> float | None:
-    """Return the regular step of a recording; None if it was not timed."""
-    log = run_of_metadata(sections_of(trace).get(RUN_KEY))
-    regular = timed_regular_step(log) if log else None
-    return regular.step_ns if regular else None
+def _log_of(trace: Path) -> RunLog | None:
+    return run_of_metadata(sections_of(trace).get(RUN_KEY))
 
 
 def _moved(middle: _Run, runs: Sequence[_Run], folder: Path) -> ScriptRun:
     """Store the steps of all runs in the traces of one, and move these into the folder; return how that run ended."""
     for trace in _traces(middle.outcome):
-        log = run_of_metadata(sections_of(trace).get(RUN_KEY))
+        log = _log_of(trace)
         steps_ns = tuple(run.step_ns[trace.name] for run in runs if trace.name in run.step_ns)
         if log and len(steps_ns) > 1:
             store(trace, {RUN_KEY: replace(log, runs_ns=steps_ns)})

@@ -26,7 +26,6 @@ from pinprof.capture.window.lean import OnRecorded
 from pinprof.capture.window.recording import OnWindow, Recording, profile
 from pinprof.ground.errors import CaptureError, TooFewSteps
 from pinprof.ground.outputs import shortest
-from pinprof.ground.units import counted
 from pinprof.program.ending import Ending, ending_of
 from pinprof.program.hooks import faults
 from pinprof.program.user_program import INTERRUPTED, UserProgram, exit_as_fork, join_threads
@@ -45,20 +44,20 @@ CHILDREN_WAIT_AFTER_FAILURE_S = 10.0
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """How a script ended, and its recording.
-
-    `path` is None if no step was recorded. `regular` is the regular step without a profiler, None where it was not
-    timed. `marker` says what marked the steps, `stopped` whether pinprof ended the script after its windows. `children`
-    are the processes it started that made steps; `remarks` say what could not be followed.
-    """
+    """How a script ended, and its recording."""
 
     path: Path | None
+    """None if no step was recorded."""
     regular: RegularStep | None
+    """The regular step without a profiler; None where it was not timed."""
     marker: str
     stopped: bool
+    """Whether pinprof ended it after its windows."""
     exit_status: int
     children: tuple[ChildRun, ...] = ()
+    """The processes it started that made steps."""
     remarks: tuple[str, ...] = ()
+    """What could not be followed."""
     trains: bool = True
     """Whether its own steps train; a loop that only draws batches or calls modules evaluates."""
     steps: int = 0
@@ -112,8 +111,9 @@ def run_script(  # noqa: PLR0913  options of one call, all by keyword
             run = recorder.outcome(ending)
     is_recorded = run.path or any(child.path for child in run.children)
     if not is_recorded and not run.exit_status and not recorder.stepper.is_faulty:
-        if why := _why_no_child_recorded(run.children):
-            raise CaptureError(why)
+        if run.children:
+            reasons = "; ".join(dict.fromkeys(f"{child.name}: {child.why}" for child in run.children))
+            raise CaptureError(f"the script started processes that made steps, and none was recorded. {reasons}")
         raise TooFewSteps(recorder.why_nothing_recorded(), recordable_of(recording.steps_seen))
     rank = recorder.stepper.rank
     return _as_its_own(run, recording.path) if rank is None else _among_ranks(run, rank)
@@ -142,11 +142,10 @@ class _Recorder:
             may_move=lambda: recording.may_move,
             stop=self.stepper.stop,
         )
-        may_stop = alone and not config.keep_going  # other ranks may wait for this one
         self.watchdog = Watchdog(
             self.marks,
             self.stepper,
-            may_stop=may_stop,
+            may_stop=alone and not config.keep_going,  # other ranks may wait for this one
             body=ending_of.__code__,
             waits_for_others=lambda: bool(notes.running) or notes.have_trained,
         )
@@ -161,9 +160,8 @@ class _Recorder:
             if stuck.interrupted:
                 notes.remark("The script waited for children that pinprof had stopped, so pinprof stopped it, too")
             if ending.stopped:
-                notes.wait(
-                    CHILDREN_WAIT_AFTER_FAILURE_S, first_step_s=0.0
-                )  # for ranks that were stopped at the same step
+                # for ranks that were stopped at the same step
+                notes.wait(CHILDREN_WAIT_AFTER_FAILURE_S, first_step_s=0.0)
             end_children(stop=ending.stopped or ending.exit_status == INTERRUPTED)
             notes.wait(CHILDREN_WAIT_AFTER_FAILURE_S if ending.exit_status or ending.stopped else CHILDREN_WAIT_S)
 
@@ -244,17 +242,14 @@ class _Recorder:
                 "the program drew no batch from a DataLoader and made no optimizer step or call of backward, so no "
                 f"step was recorded; {MARK_STEPS}"
             )
-        steps = f"{events[OPTIMIZER_STEPS]} optimizer steps"
-        if not events[OPTIMIZER_STEPS] and events[BACKWARD_CALLS]:
-            steps = counted(events[BACKWARD_CALLS], "call") + " of backward"
         return (
-            f"the program ended after {steps} and {events[BATCH_DRAWS]} batches, too few to tell what one training "
-            f"step is. Run it longer, or {MARK_STEPS}"
+            f"the program ended after {events[OPTIMIZER_STEPS]} optimizer steps, {events[BACKWARD_CALLS]} calls of "
+            f"backward and {events[BATCH_DRAWS]} batches, too few to tell what one training step is. Run it longer, or "
+            f"{MARK_STEPS}"
         )
 
 
 def _among_ranks(run: ScriptRun, rank: Rank) -> ScriptRun:
-    """Return the run of a script that was itself a rank, with its recording among those of the ranks."""
     own = ChildRun(run.path, *rank, run.marker, run.stopped, None if run.path else ENDED_EARLY, run.trains)
     return replace(run, path=None, children=tuple(sorted((own, *run.children), key=ChildRun.place)))
 
@@ -267,11 +262,3 @@ def _as_its_own(run: ScriptRun, path: Path) -> ScriptRun:
     recorded[0].path.replace(path)
     others = tuple(child for child in run.children if not child.path)
     return replace(run, path=path, marker=recorded[0].marker, children=others, trains=recorded[0].trains)
-
-
-def _why_no_child_recorded(children: Sequence[ChildRun]) -> str:
-    """Return why none of the processes that made steps was recorded; empty without such processes."""
-    if not children:
-        return ""
-    reasons = "; ".join(dict.fromkeys(f"{child.name}: {child.why}" for child in children))
-    return f"the processes that the script started made steps, and none of them was recorded. {reasons}"

@@ -14,7 +14,7 @@ from pinprof.report.html import Markup, note
 from pinprof.report.words import printable
 from pinprof.rules.rule import Change
 from pinprof.trace.lines import Place
-from pinprof.trace.sources import ANONYMOUS_SCOPES, MODULE_CODE, Sources, fits, may_call
+from pinprof.trace.sources import MODULE_CODE, Sources, fits
 
 LINES_AROUND = 2
 """Lines that are quoted before and after a place."""
@@ -94,12 +94,9 @@ class Quoting:
             label, shown
         )
 
-    def line(self, at: Place, *, of_call: bool = True) -> str:
-        """Return the line of code at a place without its indent; empty if it is not there as it ran.
-
-        `of_call`: the recording shows a call at this line, not only a sample.
-        """
-        lines = [] if of_call and self.is_changed(at) else self._lines(at)
+    def line(self, at: Place) -> str:
+        """Return the line of code at a place without its indent; empty if it is not there as it ran."""
+        lines = self._lines(at)
         if not lines or at.line is None:
             return ""
         return printable(shortened(lines[at.line - 1].strip().expandtabs(4), QUOTED_CHARS))
@@ -113,24 +110,13 @@ class Quoting:
         return lines if at.line <= len(lines) else []
 
     def is_changed(self, at: Place) -> bool:
-        """Return whether the source cannot be the one that ran: it has no call at the place of a recorded call."""
-        if at.file is None or at.line is None or not self.code.quotes:
+        """Return whether the source is not the one that ran."""
+        if at.file is None or at.line is None or not self.code.quotes or self.sources.text(at.file) is not None:
             return False
-        text = self.sources.text(at.file)
-        return self._is_edited(at.file) if text is None else not _may_have_call(text, at)
-
-    def _is_edited(self, file: str) -> bool:
-        path = self.sources.path(file)
+        path = self.sources.path(at.file)
         with suppress(OSError):
-            return path is not None and self.sources.is_edited(path, file)
+            return path is not None and self.sources.is_edited(path, at.file)
         return False
-
-
-def _may_have_call(text: str, at: Place) -> bool:
-    """Return whether a source has a call at a place, in the function of that place."""
-    return may_call(text, at.line or 0) and (
-        at.function not in ANONYMOUS_SCOPES or fits(text, at.function, at.line or 0)
-    )
 
 
 def _around(lines: list[str], line: int) -> Iterator[tuple[int, str]]:

@@ -129,6 +129,10 @@ def call_line(source: str, function: str, line: int, called: str, *, of_object: 
     return uses[0].line if len(uses) == 1 and uses[0].certain else None
 
 
+COMPUTING_NODES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Subscript)
+"""Nodes that may run an op of torch."""
+
+
 def loop_line(source: str, function: str, line: int) -> int | None:
     """Return the first line of the only loop of a function, as for `call_line`; None if it has none or several.
 
@@ -169,48 +173,6 @@ def fits(source: str, function: str, line: int) -> bool:
     if name in ANONYMOUS_SCOPES:
         return line in _lines_of(source, name)
     return (name != MODULE_CODE and name.startswith("<")) or _function(source, name, line) is not None
-
-
-def may_call(source: str, line: int) -> bool:
-    """Return whether a line of a source file may call code, also by an operator, an attribute, `if x` or `for`.
-
-    Docstrings, blank lines, names, brackets and `def` do not: no frame is at them while it waits for a call.
-    """
-    return line in _calling_lines(source)
-
-
-ACTING_NODES = (
-    *(ast.Call, ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp),
-    *(ast.AugAssign, ast.FormattedValue, ast.Await, ast.YieldFrom, ast.Import, ast.ImportFrom, ast.ClassDef),
-    *(ast.Raise, ast.Delete, ast.With, ast.AsyncWith, ast.Match, ast.pattern),
-)
-"""Nodes that may run other code: a call, an operator, a property, a method of `with`, an import."""
-TRUTH_TESTS = (ast.If, ast.While, ast.Assert)
-"""Statements that test whether an object is true."""
-LOOP_NODES = (ast.For, ast.AsyncFor, ast.comprehension)
-COMPUTING_NODES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Subscript)
-"""Nodes that may run an op of torch."""
-
-
-@lru_cache(maxsize=64)
-def _calling_lines(source: str) -> frozenset[int]:
-    """Return the lines at which code may be called; of an expression over several lines the first."""
-    nodes: set[ast.AST] = set()
-    lines: set[int] = set()
-    for node in ast.walk(_parsed(source) or ast.Module([], [])):
-        if isinstance(node, ACTING_NODES):
-            nodes.add(node)
-        elif isinstance(node, TRUTH_TESTS):
-            nodes.add(node.test)
-        elif isinstance(node, LOOP_NODES):
-            nodes |= {node.iter, node.target}
-        elif isinstance(node, ast.Assign) and any(isinstance(target, ast.Tuple | ast.List) for target in node.targets):
-            nodes |= {node.value, *node.targets}  # it iterates over the value
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            nodes |= set(node.decorator_list)
-        if isinstance(node, ast.Call):  # `x.\n    item()`: from Python 3.11 on the call is at the line of the name
-            lines.add(node.func.end_lineno or 0)
-    return frozenset(lines | {line for node in nodes if (line := getattr(node, "lineno", None)) is not None})
 
 
 @lru_cache(maxsize=4)

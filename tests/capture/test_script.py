@@ -76,7 +76,7 @@ def test_interrupt_keeps_what_was_recorded(tmp_path: Path) -> None:
             "print('hello')",
             ["drew no batch from a DataLoader and made no optimizer step", "pinprof.step()", "--step-marker"],
         ),
-        (TRAIN + "train(3)", ["the program ended after 3 optimizer steps and 0 batches, too few to tell"]),
+        (TRAIN + "train(3)", ["the program ended after 3 optimizer steps, 3 calls of backward and 0 batches, too few"]),
         (TRAIN + "train(7)", ["the program ended after 4 steps, before one was recorded; 9 are needed"]),
     ],
     ids=["no steps", "too few to understand", "too few to record"],

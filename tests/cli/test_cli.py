@@ -406,7 +406,7 @@ def test_a_script_that_is_too_short_is_told_so_and_leaves_the_folder_that_was_ma
 ) -> None:
     done = run_forked(tmp_path, "run", "-o", "run/", "train.py", "3")
     assert done.returncode == 2
-    assert "Error: the program ended after 3 optimizer steps and 0 batches" in done.stderr
+    assert "Error: the program ended after 3 optimizer steps, 3 calls of backward and 0 batches" in done.stderr
     assert "Traceback" not in done.stderr
     assert list((tmp_path / "run").iterdir()) == []
 

@@ -81,20 +81,6 @@ def test_a_line_that_is_not_in_the_function_is_not_quoted(here: Path, line: int,
     assert quoted(line, function).tags == []
 
 
-@pytest.mark.parametrize(
-    ("line", "function"), [(7, "<module>"), (99, "<module>"), (99, None), (3, None), (5, "<lambda>")]
-)
-def test_a_line_that_calls_nothing_is_of_another_version_and_not_quoted(
-    here: Path, line: int, function: str | None
-) -> None:
-    """Git gives all files of a checkout the same time, so that the time does not tell that one was edited."""
-    at = Place("train.py", line, function)
-    assert "train.py was changed after the recording" in quoted(line, function).text
-    quoting = Quoting(Sources("trace.json"))
-    assert (quoting.line(at), quoting.is_changed(at)) == ("", True)
-    assert not quoting.is_changed(Place("train.py", 5, "step"))
-
-
 def test_a_file_changed_since_is_named_and_not_quoted(here: Path) -> None:
     os.utime("train.py", (RECORDED + 60, RECORDED + 60))
     assert quoted(5).text == "train.py was changed after the recording, so it is not quoted."

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.trace.sources import call_line, fits, loop_line, may_call
+from pinprof.trace.sources import call_line, fits, loop_line
 
 
 class Fake:
@@ -200,36 +200,6 @@ def test_code_without_a_name_fits_where_there_is_some_but_has_no_line(function: 
     assert fits(source, function, 2)
     assert not fits(source, function, 3)
     assert item_line(source, function, 2) is None
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        *("x.item()", "y = x + 1", "y = -x", "y = x[0]", "y = x.loss", "y = x if x else 0", "y = f'{x}'"),
-        *("if x: pass", "while x: pass", "assert x", "for y in x: pass", "with x: pass", "y, z = x", "x += 1"),
-        *("del x[0]", "import x", "return {y: z for y in x}", "return x > 0"),
-    ],
-)
-def test_a_line_of_any_call_may_be_one(code: str) -> None:
-    assert may_call(body(code), 2)
-
-
-@pytest.mark.parametrize(
-    ("code", "at"),
-    [
-        *(('"""What it does with x.item()."""', 2), ("y = 1", 2), ("return {", 2)),
-        *(("return {\n        'loss': x.item(),\n    }", 4), ("x.to(\n        device,\n    )", 3)),
-        *(("if x:\n        pass\n    else:\n        y = x", 4), ("# x.item()", 2), ("pass", 1), ("pass", 99)),
-    ],
-)
-def test_a_line_without_any_call_is_none(code: str, at: int) -> None:
-    assert not may_call(body(f"{code}\n    return {{\n    }}" if code == "return {" else code), at)
-
-
-@pytest.mark.parametrize("at", [2, 3])
-def test_a_call_over_several_lines_begins_at_its_first_or_where_its_name_stands(at: int) -> None:
-    assert may_call(body("y = (x\n        .item())"), at)
-    assert may_call("@retry(3)\n@traced\ndef f(x):\n    return x\n", at - 1)  # decorators are called
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def _line(line: CalledLine, trace: BriefedTrace) -> BriefLine:
         trace.whole.host_profile and trace.whole.host_profile.called[number],
         id=f"{trace.id}/host_profile/called/{number}",
         **_place_fields(line.place),
-        code=trace.quoting.line(line.place, of_call=False) or None,
+        code=trace.quoting.line(line.place) or None,
         spent=_short(f"In {running_code(line)}"),
         do=_short(capitalized(remedy)) if remedy else None,
     )

@@ -200,7 +200,7 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
     yield Text("\nLines that take the time, timed without the profiler", "bold")
     for number, line in enumerate(lines, start=1):
         yield hanging(Text(f"{number:>3}. "), Text(f"{time_of_line(profile, line)}"))
-        code = quoting.line(line.place, of_call=False)
+        code = quoting.line(line.place)
         where = Text.assemble((printable(place(line.place)), "dim"), f"  {code}" if code else "")
         yield hanging(Text(" " * FINDING_INDENT), where)
         parts = parts_of_line(profile, line)
