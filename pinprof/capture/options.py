@@ -52,10 +52,7 @@ def on_command_line(steps: int) -> str:
 
 
 def offered(text: str, name: str = "", *, metavar: str | None = None, least: int = 1) -> msgspec.Meta:
-    """Offer a field as an option of `pinprof run` with this help; `name` if not its own, a number of at least `least`.
-
-    An option with a `metavar` leaves the field as it is if the user does not give it.
-    """
+    """Offer a field as an option of `pinprof run`, under `name` if given; with a `metavar` it has no default there."""
     return msgspec.Meta(description=text, extra={"name": name, "metavar": metavar, "least": least})
 
 

@@ -75,7 +75,6 @@ def frame_of(recording: EventColumns, symbols: TraceSymbolTable, begin_ns: int) 
 
 
 def _symbols(texts: tuple[str, ...], symbols: TraceSymbolTable) -> Int64s:
-    """Return HTA's number of each text, -1 for unknown texts."""
     return np.array([symbols.sym_index.get(text, NONE) for text in texts], np.int64)
 
 
@@ -117,10 +116,7 @@ def _values(recording: EventColumns, name: str) -> object:
 
 
 def _iterations(frame: pd.DataFrame, recording: EventColumns) -> Int64s:
-    """Return the step of each event, or -1: GPU work has the step of its launch, a host event that of the last mark.
-
-    Marks of the GPU overlap with those of the host; HTA takes the last one in the file.
-    """
+    """Return the step of each event, or -1: of GPU work that of its launch, else that of the last mark in the file."""
     numbers = [STEP_NAME.match(name) for name in recording.names]
     number = np.array([int(match[1]) if match else NONE for match in numbers], np.int64)[recording.rows.name]
     start, stop = frame["ts"].to_numpy(), (frame["ts"] + frame["dur"]).to_numpy()

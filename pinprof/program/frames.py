@@ -35,10 +35,7 @@ _known: dict[tuple[str, str, tuple[int, ...]], tuple[SourceLine | None, tuple[Co
 
 
 def calling_line(frame: FrameType | None, also: str = "") -> SourceLine | None:
-    """Return the line of the user's code nearest to a frame, at any distance; None if no frame is the user's.
-
-    The file `also` counts as the user's, in whatever folder it is.
-    """
+    """Return the nearest line of the user's code, None without one; the file `also` counts as the user's."""
     key = also, _working_folder(), instructions(frame)
     looked_up = _known.get(key)
     if looked_up is None:
@@ -74,10 +71,7 @@ class _Call(NamedTuple):
 
 
 def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> SourceLine | None:
-    """Return the nearest line of the user's code in a stack, or None; see `calling_line`.
-
-    For a compiled function it is the line that calls the function.
-    """
+    """Return the nearest line of the user's code; of a compiled one the line that calls it. See `calling_line`."""
 
     def is_own(call: _Call) -> bool:
         file = call.code.co_filename
@@ -93,7 +87,6 @@ def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> Sour
 
 
 def _calls(frames: Iterable[tuple[CodeType, int]]) -> Iterator[_Call]:
-    """Yield the frames that are not pinprof's own."""
     called = ""
     for code, line in frames:
         if not code.co_filename.startswith(OWN_FOLDERS):
@@ -120,7 +113,6 @@ def hashes_of_program() -> dict[str, str]:
 
 @cache
 def _hash_of(path: str) -> str:
-    """Return the SHA-256 of a file; empty if it cannot be read."""
     with suppress(OSError), FileIO(path) as file:  # the program may have replaced `open`
         return sha256(file.readall()).hexdigest()
     return ""
@@ -132,7 +124,6 @@ def shown_file(file: str) -> str:
 
 
 def _working_folder() -> str:
-    """Return the working directory; empty if the program has removed it."""
     try:
         return os.getcwd()  # noqa: PTH109  asked for at each wait: Path.cwd() takes four times as long
     except FileNotFoundError:
@@ -174,10 +165,7 @@ _attribute: Callable[[Any, Any], Any] = getattr
 
 
 def instructions(frame: FrameType | None) -> tuple[int, ...]:
-    """Return a key of a stack, quickly: the ids of its code objects, and the position in each.
-
-    It is unique as long as the `codes` of the stack are kept.
-    """
+    """Return a key of a stack, quickly: the ids of its `codes`, unique as long as these are kept, and the positions."""
     key: list[int] = []
     while frame is not None:
         key += (id(frame.f_code), frame.f_lasti)
@@ -200,10 +188,7 @@ of 2 bytes."""
 
 
 def called_at(code: CodeType, instruction: int) -> str | None:
-    """Return what the instruction at an offset of a function's code calls; None where that is not certain.
-
-    It is the name of a function or method as in the source, `bool` for a condition, `[]` for a subscript.
-    """
+    """Return what an instruction calls, by its name in the source, `bool` or `[]`; None where that is not certain."""
     if not 0 <= instruction < len(code.co_code):
         return None
     while instruction and dis.opname[code.co_code[instruction]] == CACHE:

@@ -90,10 +90,7 @@ IMMUTABLE_TYPE_FLAG = 1 << 8
 
 @contextmanager
 def replaced(holder: Any, name: str, change: Callable[[Any], Any]) -> Iterator[None]:
-    """Replace an attribute of a class or module in the block; `change` gets it and returns the replacement.
-
-    An inherited attribute is hidden by a replacement in the class itself.
-    """
+    """Replace an attribute of a class or module in the block by what `change` makes of it; it hides inherited ones."""
     own = name in vars(holder)
     before = getattr_static(holder, name)
     _set(holder, name, change(before))
@@ -154,8 +151,6 @@ def when_imported(name: str, act: Callable[[], None]) -> None:
 
 
 class _Waiting(MetaPathFinder):
-    """Waits for the import of one module, then removes itself."""
-
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name = name
         self._act = act

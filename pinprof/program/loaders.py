@@ -70,7 +70,6 @@ class BatchSource:
 
     @property
     def _iterator(self) -> Any:
-        """The iterator from which the program drew last; None if it is gone."""
         return self._last() if self._last else None
 
     def stand_still(self) -> None:

@@ -195,7 +195,6 @@ def unread_gradients() -> UnreadGradients:
 
 
 def _owners(objects: list[Any], parameters: set[int]) -> Iterator[str]:
-    """Yield the classes of the modules that hold some of these parameters."""
     for module in objects:
         if issubclass(type(module), torch.nn.Module) and any(
             id(parameter) in parameters for parameter in module.parameters(False)

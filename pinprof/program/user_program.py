@@ -173,7 +173,6 @@ class _Shared:
 def _restore_changes(
     functions: list[tuple[dict[str, Any], dict[str, Any]]], finders: Any, trace: Any, profile: Any
 ) -> None:
-    """Give the program what it had replaced."""
     for of, changed in functions:
         of.update(changed)
     sys.meta_path[:] = finders
@@ -182,7 +181,6 @@ def _restore_changes(
 
 
 def _restore_main(argv: list[str], path: list[str], main: ModuleType) -> None:
-    """Set the program's own `sys.argv`, `sys.path` and `__main__` again."""
     sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
 
 
@@ -217,7 +215,6 @@ def _cut_context(error: BaseException, exc: BaseException) -> None:
 
 
 def _exit_status(exc: SystemExit) -> int:
-    """Return the exit status of python after SystemExit; print its text, if it has one, as python does."""
     if exc.code is None or isinstance(exc.code, int):
         return exc.code or 0
     _print_as_python(exc.code)

@@ -37,10 +37,7 @@ class Gpu:
         return tensor.is_pinned()
 
     def current_stream(self, device: int | None) -> Stream:
-        """Return the stream of a device (None: the current one) on which this thread queues its work.
-
-        It is faster than `torch.cuda.current_stream()`.
-        """
+        """Return this thread's stream of a device (None: the current one), faster than torch.cuda.current_stream."""
         if device is None:
             device = int(_C._cuda_getDevice())
         return Stream(device, _C._cuda_getCurrentRawStream(device))

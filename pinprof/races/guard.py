@@ -155,11 +155,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def run_guarded(script: str | os.PathLike[str], args: Sequence[str], guard: Guard, *, module: bool = False) -> int:
-    """Run `script` as `python script args` would, or as `python -m script args`, in a guard; return its exit status.
-
-    If the script fails, its traceback goes to standard error as Python prints it. Raises CaptureError if the script
-    does not exist.
-    """
+    """Run a script or module as python would, in a guard; return its exit status. Raises CaptureError without it."""
     program, process = UserProgram.at(script, args, module=module), getpid()
     with program.as_main() as main, guard:
         status = ending_of(program, main, None).exit_status

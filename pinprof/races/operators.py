@@ -65,10 +65,7 @@ def _turned_on(mode: Operators) -> Iterator[None]:
 
 @contextmanager
 def in_new_threads(mode: Operators) -> Iterator[None]:
-    """Turn the mode on in each thread that begins in the block; by default it is on in this thread only.
-
-    Autograd's threads inherit it from the thread that called `backward`.
-    """
+    """Turn the mode on in each thread that begins in the block; autograd's threads inherit it from their caller."""
 
     def change(begin: Any) -> Any:
         @wraps(begin)

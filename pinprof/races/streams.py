@@ -38,7 +38,6 @@ class _ExplicitWait(threading.local):
 
 
 def _changes(watch: Watch, explicit: _ExplicitWait) -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
-    """Yield (holder, name, change) of the functions that order streams, events and the host."""
     gpu, ends = watch.gpu, partial(_changed, watch, explicit)
     yield from _of_classes(watch, ends, gpu.cuda.Event, gpu.cuda.Stream)
     for holder, name, change in _of_classes(watch, ends, gpu.generic.Event, gpu.generic.Stream):
@@ -92,8 +91,6 @@ def _of_classes(
 
 
 def _methods_of_streams(watch: Watch) -> Iterator[tuple[str, Callable[..., None]]]:
-    """Yield the methods of torch's own streams that order streams, and the effect of each."""
-
     def records(event: Any, stream: Any, _event: Any = None) -> None:
         watch.clocks.record(key_of_event(event), key_of_stream(stream))
 
@@ -165,10 +162,7 @@ def key_of_stream(stream: Any) -> Stream:
 
 @contextmanager
 def warned_of_waits(cuda: Any) -> Iterator[Callable[[], None]]:
-    """Give a function that makes torch warn of waits until the end of the block; it starts CUDA if necessary.
-
-    Call it repeatedly, because others turn the warnings on and off too.
-    """
+    """Give a function, to be called again and again, that makes torch warn of waits in the block, and starts CUDA."""
     before: list[int] = []
 
     def warn() -> None:

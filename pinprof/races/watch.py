@@ -92,7 +92,6 @@ class Watch:
             return [(copy, kind, copy.has_ended()) for copy, kind in conflicts.items()]
 
     def _report_conflicts(self, conflicts: list[_Conflict], action: str, by: Stream | None = None) -> None:
-        """Report conflicts of the host, or of a copy on a stream."""
         if not conflicts:
             return
         place = place_of(stack_from(sys._getframe(1)))  # noqa: SLF001  the only way to the caller's frames

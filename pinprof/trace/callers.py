@@ -48,11 +48,7 @@ def _outermost_ops(trace: Trace) -> Int32s:
 
 
 def calling_function(trace: Trace, call: Int64s) -> Int32s:
-    """Return the innermost Python function around each call, -1 for none.
-
-    The threads of the autograd engine run no Python: their calls belong to the `backward` that the main thread runs at
-    the same time.
-    """
+    """Return the function around each call, -1 for none; of autograd's threads that which runs `backward` then."""
     return _calling_functions(trace)[call]
 
 
@@ -111,10 +107,7 @@ def _are_user_code(trace: Trace) -> Bools:
 
 
 def _innermost(trace: Trace, wanted: Bools, function: Int32s) -> tuple[Int32s, Int32s]:
-    """Return the innermost wanted function around each Python function (or itself), and the one that it called.
-
-    -1 stands for no function; the second is -1 too if the function itself is wanted.
-    """
+    """Return the innermost wanted function around each (or itself), and what it called, -1 if it is that itself."""
     parent, wanted_or_none = trace.links.function_parent, np.append(wanted, values=True)  # the last one for no function
     within_wanted = np.where(wanted_or_none[parent], NONE, parent)
     called = outermost(~wanted, np.where(wanted_or_none[function], NONE, function), within_wanted)
@@ -131,10 +124,7 @@ def call_places(trace: Trace, call: Int64s, sources: Sources, *, in_loop: bool =
 
 
 def usual_place(trace: Trace, calls: Int64s, sources: Sources, *, in_loop: bool = False) -> Place:
-    """Return the place from which most of the calls were made, as `call_places` does; an empty one if none is known.
-
-    If the trace has no Python functions, most of the calls must be in ops whose place is known.
-    """
+    """Return the place of most of the calls, as `call_places` does, or by known ops; an empty one if none is known."""
     if len(trace.functions):
         places = [line.place for line in call_places(trace, calls, sources, in_loop=in_loop) if line]
         return max(dict.fromkeys(places), key=places.count) if places else Place()
@@ -158,7 +148,6 @@ def places_of_ops(trace: Trace, sources: Sources) -> list[OpPlace]:
 
 
 def _outermost_names(trace: Trace, calls: Int64s) -> list[str]:
-    """Return the names of the outermost ops around calls, empty ones for none."""
     return [trace.ops.name_of(op) if op != NONE else "" for op in outermost_op(trace, calls).tolist()]
 
 
@@ -298,7 +287,6 @@ def call_path(stack: Sequence[str], user: Place, *, certain: bool) -> CallPath:
 
 
 def _frames(stack: Iterable[str]) -> Iterator[Frame]:
-    """Yield the frames of a stack that are functions of a file."""
     for entry in stack:
         if match := STACK_ENTRY.fullmatch(entry):
             yield Frame(match["file"], int(match["line"]), match["function"])

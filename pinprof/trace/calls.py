@@ -34,10 +34,7 @@ SMALL_COPY_BYTES = 64 * 1024
 
 
 def are_small_to_gpu(gpu: Activities, rows: Int32s | Int64s) -> Bools:
-    """Return which of these activities are copies to the GPU so small that the driver sends them along with the call.
-
-    They do not block the host, not even from pageable memory; from pinned memory their calls take longer.
-    """
+    """Return which activities are copies to the GPU so small that the driver sends them along: they never block."""
     size = gpu.bytes[rows]
     return (gpu.direction[rows] == HTOD) & (size >= 0) & (size <= SMALL_COPY_BYTES)
 

@@ -115,10 +115,7 @@ def exposed_ns(gpu: Activities, rows: Int64s) -> Int64s:
 
 
 def _called(trace: Trace, rows: Int64s) -> list[str]:
-    """Return the names of the collectives of these kernels: as recorded, else that of the range around the launch.
-
-    Old versions of torch name no collective in the kernel; otherwise the kernel's own name is all that is known.
-    """
+    """Return the names of these collectives: as recorded, else of the range around the launch, else of the kernel."""
     gpu, launch = trace.gpu, trace.links.launch[rows]
     code = gpu.collective[rows]
     for events in (trace.annotations, trace.ops):
@@ -136,7 +133,6 @@ def _of_rows(events: HostEvents, rows: Int64s | Int32s) -> HostEvents:
 
 
 def _is_of_all(called: str, kernel: str) -> bool:
-    """Return whether all ranks of a group take part in what is called so."""
     return not PAIRWISE_CALL.match(called) and any(map(COLLECTIVE_OF_ALL_RANKS.search, (called, kernel)))
 
 

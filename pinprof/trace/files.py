@@ -55,10 +55,7 @@ class LocalFiles:
         return list(filter(_is_file, glob.glob(literal, recursive=True)))  # noqa: PTH207
 
     def below(self, folder: str, depth: int) -> list[str]:
-        """Return the files in a folder and in those up to `depth` levels below it.
-
-        Hidden files and folders are skipped, and so are links to folders.
-        """
+        """Return the files in a folder and `depth` levels below it, without hidden ones and links to folders."""
         try:
             entries = list(os.scandir(folder))
         except OSError as error:
@@ -135,7 +132,6 @@ class RemoteFiles:
 
 
 def _file_system(url: str) -> tuple[Any, str]:
-    """Return the file system behind a URL, and the path in it."""
     from fsspec.core import url_to_fs  # noqa: PLC0415  it and the packages behind it take a second to load
 
     if not url.startswith(WEB_PREFIXES):
@@ -179,10 +175,7 @@ def _trouble(error: BaseException, url: str) -> str:
 
 @contextmanager
 def open_trace(path: str) -> Iterator[BinaryIO]:
-    """Yield the bytes of a file, a URL or standard input (`-`) as they are, packed or not; they can be read once.
-
-    Raises TraceError, without the name, if it cannot be opened.
-    """
+    """Yield the bytes of a file, a URL or standard input, once. Raises TraceError, without the name."""
     if path == STANDARD_INPUT:
         yield _bounded(_standard_input())
         return
@@ -194,8 +187,6 @@ def open_trace(path: str) -> Iterator[BinaryIO]:
 
 
 class _Bounded:
-    """A stream of unknown length; at most `MAX_STREAM_BYTES` of it are read."""
-
     def __init__(self, stream: BinaryIO) -> None:
         self._stream, self._bytes_left = stream, MAX_STREAM_BYTES
 
@@ -221,10 +212,7 @@ def _bounded(stream: BinaryIO) -> BinaryIO:
 
 @contextmanager
 def readable_twice(path: str) -> Iterator[str]:
-    """Yield the name of a file with the bytes of a trace; a URL or standard input is copied to a temporary file.
-
-    Raises TraceError, with the name, if it cannot be opened or read.
-    """
+    """Yield the name of a file with these bytes, a copy of a URL or standard input. Raises TraceError with the name."""
     if path != STANDARD_INPUT and not is_url(path):
         yield path
         return
@@ -318,10 +306,7 @@ def rank_in_name(path: str) -> int | None:
 
 
 def _is_file(path: str) -> bool:
-    """Return whether a path is a file, or a link to nothing or to itself: such a link is refused by name, not skipped.
-
-    Pipes and devices, which may never end, are read only if they are named by themselves.
-    """
+    """Return whether it is a file or a broken link, which is refused by name; pipes are only read by name."""
     return os.path.isfile(path) or (os.path.islink(path) and not os.path.exists(path))  # noqa: PTH110, PTH113, PTH114
 
 

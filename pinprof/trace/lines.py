@@ -65,10 +65,7 @@ class SourceLine(Placed):
 
 @dataclass(frozen=True)
 class RecordedLines:
-    """The places of the waits of one kind in a step, in order; None where none was certain.
-
-    If steps have different numbers of such waits, there is one `RecordedLines` for each number.
-    """
+    """The places of the waits of one kind in a step, in order, None where not certain; one for each number of them."""
 
     op: str
     """The outermost op around the wait; the call itself if there is none."""
@@ -223,10 +220,7 @@ def watched_of_metadata(entry: object) -> DebugModeWaits | None:
 
 
 def period(indices: Collection[int], steps: int) -> int | None:
-    """Return the period of something that comes in the steps `indices` of all `steps`; None if the gaps differ.
-
-    It is also None if the something came in the only step.
-    """
+    """Return the period of what comes in some of all steps; None if the gaps differ, or there is only one step."""
     ordered = sorted(set(indices))
     if len(ordered) == steps == 1:
         return None

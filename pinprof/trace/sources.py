@@ -74,10 +74,7 @@ class Sources:
         return next((folder for folder in (here, *here.parents) if (folder / REPOSITORY_FOLDER).exists()), here)
 
     def is_edited(self, path: Path, file: str) -> bool:
-        """Return whether the file at a path differs from the one that ran; raises OSError if it is gone.
-
-        The recorded hash decides; without one, whether the file was written after the trace.
-        """
+        """Return whether a file is not the one that ran, by its hash or else its time; raises OSError if gone."""
         recorded = self._hashes.get(file)
         if recorded is not None and path.stat().st_size <= MAX_BYTES:
             return sha256(path.read_bytes()).hexdigest() != recorded
@@ -147,7 +144,6 @@ def loop_line(source: str, function: str, line: int) -> int | None:
 
 
 def _computes(node: ast.AST) -> TypeGuard[ast.stmt | ast.expr]:
-    """Return whether a node is a loop whose body calls code or computes."""
     return any(isinstance(inner, COMPUTING_NODES) for inner in _repeated(node))
 
 
@@ -196,7 +192,6 @@ def _lines_of(source: str, name: str) -> frozenset[int]:
 
 @lru_cache(maxsize=64)
 def _by_name(source: str) -> dict[str, list[Named]]:
-    """Return the functions and classes of a source file by name."""
     named: dict[str, list[Named]] = {}
     for node in ast.walk(_parsed(source) or ast.Module([], [])):
         if isinstance(node, Named):
@@ -218,10 +213,7 @@ def _first_line(node: Named) -> int:
 
 
 def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Use]:
-    """Yield where the code of a function uses a name; a use in nested code with a frame of its own is uncertain.
-
-    Only a call on one line is certain; a name that is used without a call may be called anywhere.
-    """
+    """Yield where a function uses a name; only a call on one line, in the function's own frame, is certain."""
     called_at: set[int] = set()
     for node, own in _walk(body.body):
         name = _name(node.func) if isinstance(node, ast.Call) else _name(node)
@@ -236,10 +228,7 @@ def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Use]:
 
 
 def _walk(body: Iterable[ast.AST]) -> Iterator[tuple[ast.AST, bool]]:
-    """Yield all nodes of a function's body, outer ones first, each with whether it runs in the function's own frame.
-
-    This is a loop because source code may be nested more deeply than Python can recurse.
-    """
+    """Yield all nodes, outer ones first, and whether each runs in the function's own frame. Code may nest deep."""
     waiting = [(node, True) for node in body]
     while waiting:
         node, own = waiting.pop()

@@ -308,10 +308,7 @@ class Links:
 
 @dataclass(frozen=True)
 class ModelCalls:
-    """The calls of a language model that answers requests, one per token of an answer, in order.
-
-    They are those of the thread that makes most.
-    """
+    """The calls of a language model that answers requests, one per token, of the thread that makes most, in order."""
 
     start_ns: Int64s
     end_ns: Int64s

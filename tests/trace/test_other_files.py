@@ -67,13 +67,10 @@ def refusal(tmp_path: Path, data: bytes) -> str:
         (zipped(), "a zip archive"),
         (gzip.compress(gzip.compress(trace())), "is packed twice; unpack it once first (gunzip)"),
         (trace().decode().encode("utf-16"), "text in UTF-16"),
-        (trace().decode().encode("utf-16-le"), "text in UTF-16"),
-        (gzip.compress(trace().decode().encode("utf-16-be")), "text in UTF-16"),
         (pickle.dumps({"segments": []}, 2), "a pickle"),
         (pickle.dumps({"segments": []}), "a pickle"),
         (database(), "an SQLite database"),
         (b"\n\x9b\x01\x08\x00\x10\x01R\x10\x00\x00\x01" * 90, "a protobuf"),
-        (b'"Kernel_Name","Calls","TotalDurationNs"\n"mm",1,2\n', "a table, such as rocprof"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -86,17 +83,15 @@ def event(name: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("document", "whose"),
+    "document",
     [
-        ({"traceEvents": [event("fusion.0")], "metadata": {"highres-ticks": True}}, "JAX or TensorFlow"),
-        ([event("f (a.py:0)", cat="FEE"), event("viztracer", cat="FEE")], "VizTracer"),
-        ({"traceEvents": [event("RunTask", cat="devtools.timeline")] * 30}, "Chrome or Node.js"),
-        ({"traceEvents": [event("hipLaunchKernel", args={"BeginNs": "1"})]}, "rocprof"),
-        ({"traceEvents": [event("f")]}, "another program"),
+        {"traceEvents": [event("fusion.0")], "metadata": {"highres-ticks": True}},
+        [event("f (a.py:0)", cat="FEE"), event("viztracer", cat="FEE")],
+        {"traceEvents": [event("RunTask", cat="devtools.timeline")] * 30},
     ],
 )
-def test_a_trace_of_another_profiler_is_refused(tmp_path: Path, document: Any, whose: str) -> None:
-    words = f"is a trace of {whose} without any event of torch.profiler; pinprof reads traces of torch.profiler"
+def test_a_trace_of_another_profiler_is_refused(tmp_path: Path, document: Any) -> None:
+    words = "is a trace of another program, without any event of torch.profiler; pinprof reads traces of torch.profiler"
     assert words in refusal(tmp_path, json.dumps(document).encode())
 
 

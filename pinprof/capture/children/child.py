@@ -212,10 +212,7 @@ def main(config: str, *, module: bool) -> None:
 
 @contextmanager
 def reporting_departure(leaves: Callable[[str], None]) -> Iterator[None]:
-    """Call `leaves`, with a description, just before the program leaves this process without an end that Python sees.
-
-    All functions of `os` that start another program in place of this one go through `execv` and `execve`.
-    """
+    """Call `leaves` before `os.execv`, `execve` (as all of `os.exec…` do) or `_exit` takes this process from Python."""
     process = getpid()
 
     @contained

@@ -72,7 +72,6 @@ class ChildRecording:
             self._stepper.end_step(marker)
 
     def _begin(self) -> None:
-        """Find out which rank this is, and begin to record unless another process has this rank's trace."""
         agreement = agreement_of_process(self._config.inherited)
         rank = Rank(agreement.rank, agreement.ranks) if agreement else None
         start = self._notes.start(Path(self._config.path), rank)

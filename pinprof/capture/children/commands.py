@@ -69,11 +69,7 @@ def words_of(args: object) -> list[str] | None:
 
 
 def to_follow(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> PythonCommand | None:
-    """Return the command if it starts a script of the user, a launcher, or a new rank; otherwise None.
-
-    Libraries start Python for helpers of their own, whose scripts are installed. They count only if they get a rank of
-    their own.
-    """
+    """Return the command if it starts a script of the user, a launcher, or a rank of its own; otherwise None."""
     command = python_command(words, environment, folder)
     if command is None:
         return None
@@ -126,7 +122,6 @@ def _is_this_python(program: Path) -> bool:
 
 
 def _shebang(program: Path) -> list[str]:
-    """Return the words of the first line of a program that is a script."""
     with program.open("rb") as file:
         first = file.readline(SHEBANG_BYTES)
     if not first.startswith(b"#!"):
@@ -186,10 +181,7 @@ POOL_MODULES = ("concurrent.futures.process", "multiprocessing.pool")
 
 
 def may_make_steps(process: BaseProcess) -> bool:
-    """Return whether a process may train: it runs the user's code, and is not a worker of a DataLoader or a pool.
-
-    A pool waits for the answers of its workers, so none of them may be stopped: see `serves_pool`.
-    """
+    """Return whether a process runs the user's code, and serves neither a DataLoader nor a pool, which waits for it."""
     return any(_trains(function) for function in (type(process).run, vars(process).get("_target")))
 
 

@@ -66,10 +66,7 @@ ENDED_EARLY = "it ended before it had recorded a step"
 
 @dataclass(frozen=True)
 class ChildRun:
-    """A process that made steps, and its recording; `path` is None without one, and `why` says why.
-
-    `rank` and `world_size` are None outside of a job.
-    """
+    """A process that made steps, and its recording; `path` is None without one, the rank outside of a job."""
 
     path: Path | None
     rank: int | None

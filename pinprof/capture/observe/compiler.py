@@ -106,7 +106,6 @@ def _function(compiled: _Compiled) -> Place:
 
 
 def _short_reason(reason: str) -> str:
-    """Return the reason of a graph break, in one line."""
     if reason.startswith(VALUE_BRANCH):
         return "a branch on the value of a tensor"
     builtin = BUILTIN_CALL.search(reason)

@@ -216,7 +216,6 @@ class Journal:
         )
 
     def _settle(self) -> None:
-        """Read the GPU's times of the steps that the GPU has finished."""
         while self._untimed:
             step, start, end = self._untimed[0]
             time = self.clock.between(start, end)

@@ -82,8 +82,6 @@ def host_profile_of(
 
 @dataclass
 class _Naming:
-    """The frames met so far, each once."""
-
     frames: list[HostFrame] = field(default_factory=list)
     _index: dict[HostFrame, int] = field(default_factory=dict)
     _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -123,10 +121,7 @@ def _storable(name: str) -> str:
 
 
 def _entered(stack: RawStack) -> Iterator[tuple[CodeType, int]]:
-    """Yield the frames of a stack, without an innermost one that has not run any of its code yet.
-
-    Python handles signals before that code runs, so the caller took the time.
-    """
+    """Yield the frames without an innermost one that has run nothing: Python handles signals before it does."""
     codes, instructions = cast(Sequence[CodeType], stack[::2]), cast(Sequence[int], stack[1::2])
     for depth, (code, instruction) in enumerate(zip(codes, instructions, strict=True)):
         if depth or not (instruction < 0 or code.co_code[instruction] == opmap.get("RESUME")):

@@ -23,10 +23,7 @@ MAX_COLLECTION_PLACES: Final = 100
 
 
 class Stops:
-    """Sums up the stops of steps; call `resume` where a step begins, and `end_step` where it ends.
-
-    Collections in all threads count, as no other thread runs Python during a collection.
-    """
+    """Sums up the stops of steps; a collection in any thread counts, as no other thread runs Python meanwhile."""
 
     def __init__(self) -> None:
         self._delay = Delay()

@@ -133,7 +133,6 @@ class _Batches:
 
 
 def _from_fetch_on(profile: HostProfile) -> HostProfile:
-    """Return the samples within the fetcher, without the frames around it."""
     stacks = []
     for stack in profile.stacks:
         fetching = [depth for depth, index in enumerate(stack.frames) if profile.frames[index].is_of(FETCH_FILE)]

@@ -57,11 +57,13 @@ def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: S
     """
     draws = Counter(event for event in events if event.source is BATCH_DRAWS)
     most_draws = max(draws.values(), default=0)
-    for source in _cycles_for(wanted):
+    usual = (source for source in CYCLE_SOURCES if wanted is None or not source.is_costly)
+    for source in (wanted,) if wanted in CYCLE_SOURCES else usual:
         places = _places(source, events)
         most = max(map(len, places.values()), default=0)
         if source is OPTIMIZER_STEPS:
-            enough, better_possible = _are_enough_steps(most, most_draws, optimizers), most > 1
+            enough = most >= source.enough or (most > 1 and most_draws >= PATIENCE_EVENTS)
+            enough, better_possible = enough or (most >= MIN_OPTIMIZER_STEPS and optimizers() <= 1), most > 1
         else:  # a program with an optimizer may not have stepped so far
             trains_not = wanted is source or most >= MIN_CALLS_BESIDE_OPTIMIZER
             enough = most >= source.enough and (trains_not or not optimizers())
@@ -77,19 +79,6 @@ def choose(events: Sequence[StepEvent], optimizers: Callable[[], int], wanted: S
         draw = next(draw for draw, times in draws.items() if times > 1)  # a single draw only looks at the data
         return Choice(draw, None, draw.text)
     return None
-
-
-def _cycles_for(wanted: Source | None) -> Iterable[Source]:
-    """Return the sources of cycles to look at, the better sign first; only the `wanted` one if its cycles are steps."""
-    if wanted in CYCLE_SOURCES:
-        return (wanted,)
-    return [source for source in CYCLE_SOURCES if wanted is None or not source.is_costly]
-
-
-def _are_enough_steps(most: int, most_draws: int, optimizers: Callable[[], int]) -> bool:
-    if most >= OPTIMIZER_STEPS.enough or (most > 1 and most_draws >= PATIENCE_EVENTS):
-        return True
-    return most >= MIN_OPTIMIZER_STEPS and optimizers() <= 1
 
 
 def _places(source: Source, events: Iterable[StepEvent]) -> dict[StepEvent, list[int]]:
@@ -112,7 +101,6 @@ def _slowest(places: dict[StepEvent, list[int]]) -> StepEvent | None:
 
 
 def _cycle_of(cycle: StepEvent, events: Sequence[StepEvent], wanted: Source | None) -> Choice | None:
-    """Return the marker of the cycles that end with this optimizer step or call."""
     ends = [index for index, event in enumerate(events) if event == cycle]
     draws = [
         Counter(event for event in events[start:end] if event.source is BATCH_DRAWS) for start, end in pairwise(ends)
@@ -175,13 +163,10 @@ class StepFinder:
     @property
     def kind(self) -> Hashable:
         """What the steps are; recorded and timed steps have to be of one kind."""
-        choice = self.choice
-        if choice is None:
+        if self.choice is None:
             return None
-        mark = (
-            choice.cycle if choice.source is not MODULE_CALLS else None
-        )  # a program may make a module anew for each step
-        return self.marker, mark
+        # a program may make a module anew for each step
+        return self.marker, self.choice.cycle if self.source is not MODULE_CALLS else None
 
     def evaluated(self) -> None:
         """Note that the program switches a model to evaluation."""
@@ -206,11 +191,8 @@ class StepFinder:
         ends_group = not is_step or self._groups.stepped(event, at_ns)
         if choice is not None and event == choice.event:
             return self._marked() and ends_group
-        if (
-            choice is not None
-            and source in CALL_SOURCES
-            and STEP_SOURCES.index(source) > STEP_SOURCES.index(self.source)
-        ):
+        is_worse = source in CALL_SOURCES and STEP_SOURCES.index(source) > STEP_SOURCES.index(self.source)
+        if choice is not None and is_worse:
             if source is MODULE_CALLS:
                 self._groups.called()
             return False
@@ -268,9 +250,8 @@ class StepFinder:
         return times % (event.source.enough if times < MIN_EVALUATED_BATCHES else MIN_EVALUATED_BATCHES) == 0
 
     def _marked(self) -> bool:
-        """Note that the marker came; return whether it ends a step."""
         optimizers = {event for event in self._since if event.source is OPTIMIZER_STEPS}
-        if self.source is OPTIMIZER_STEPS and optimizers and self.choice is not None:
+        if self.source is OPTIMIZER_STEPS and optimizers and self.choice:
             is_other = self.choice.cycle != self.choice.event and self.choice.cycle not in optimizers
             self._others_trained = self._others_trained + 1 if is_other else 0
         self._forget()
@@ -291,10 +272,7 @@ class StepFinder:
         self._counts.clear()
 
     def _switch_loader(self, choice: Choice) -> None:
-        """Switch to the DataLoader from which the last cycle drew, if that is not the chosen one.
-
-        Programs that make a new DataLoader for every epoch need this.
-        """
+        """Switch to the DataLoader of the last cycle: programs may make a new one for every epoch."""
         if choice.cycle is None or not (self._exhausted or self._counts[choice.cycle] > 1):
             return
         drawn: Counter[StepEvent] = Counter()
@@ -309,11 +287,6 @@ class StepFinder:
     def _take(self, choice: Choice) -> None:
         self.choice, self.source, self._exhausted = choice, choice.source, False
 
-    def _marked_by_draws_for_others(self) -> bool:
-        """Return whether a draw marks the steps of an optimizer that has made none but that of the last marker."""
-        choice = self.choice
-        return choice is not None and choice.event != choice.cycle and self._counts[choice.cycle or choice.event] <= 1
-
     def _is_lost(self) -> bool:
         """Return whether the marker will not come again, judged by the events since it came last."""
         if len(self._since) < MIN_OPTIMIZER_STEPS:
@@ -324,9 +297,11 @@ class StepFinder:
         better = STEP_SOURCES[: STEP_SOURCES.index(self.source)]
         if any(most[source] >= MIN_OPTIMIZER_STEPS for source in better if source.trains):
             return True
-        draws_elsewhere = most[BATCH_DRAWS] >= BATCH_DRAWS.enough
-        if draws_elsewhere and self.source is MODULE_CALLS:
-            return True
-        if draws_elsewhere and most[OPTIMIZER_STEPS] >= OPTIMIZER_STEPS.enough and self._marked_by_draws_for_others():
-            return True
+        if most[BATCH_DRAWS] >= BATCH_DRAWS.enough:
+            if self.source is MODULE_CALLS:
+                return True
+            choice = self.choice  # a draw may mark the steps of an optimizer that steps no more
+            is_for_others = choice and choice.event != choice.cycle and self._counts[choice.cycle or choice.event] <= 1
+            if most[OPTIMIZER_STEPS] >= OPTIMIZER_STEPS.enough and is_for_others:
+                return True
         return most[self.source] >= PATIENCE_EVENTS

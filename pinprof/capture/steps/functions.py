@@ -55,10 +55,7 @@ class FunctionCalls:
             self._observer.saw(StepEvent(self.source, self.name))
 
     def mark_in_main(self, undo: ExitStack) -> None:
-        """Mark the script's function in the main module of a process of `multiprocessing`, if it is there.
-
-        A spawned process has run the script under another name. Only the functions still refer to that namespace.
-        """
+        """Mark the function in a spawned process, which has run the script under another name than `__main__`."""
         if not self.in_script:
             return
         holder: Any = sys.modules["__main__"]
@@ -84,7 +81,6 @@ class FunctionCalls:
         return preceded(contained(self._report_call))(function)
 
     def _decorated(self, tree: ast.Module) -> ast.Module:
-        """Return the script's code with the decorator MARKING_DECORATOR on its function."""
         if not _decorate(tree, self.name):
             raise CaptureError(
                 f"--step-marker {self.name}: the script does not define this function; name "
@@ -95,7 +91,6 @@ class FunctionCalls:
 
 
 def _imported(place: str) -> tuple[Any, str]:
-    """Return the module or class of the function at MODULE:NAME, and its name there."""
     module, _, qualname = place.partition(":")
     *path, name = qualname.split(".")
     try:

@@ -131,7 +131,6 @@ class Groups:
         return f"every {ordinal(self.size)} {text}{what}"
 
     def _start(self, optimizer: Hashable) -> None:
-        """Begin the search anew with the steps of this optimizer."""
         self.size, self._searches, self._optimizer, self._last_ns = 1, self._wanted, optimizer, None
         self._gaps, self._others, self._first = [], Counter(), 0
 

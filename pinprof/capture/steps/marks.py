@@ -87,7 +87,6 @@ class Marks(Observer):
             yield
 
     def _sources(self) -> list[Source]:
-        """Return the sources to watch from the start."""
         if self.function is not None:
             return [self.function.source]
         is_auto = self._wanted is None
@@ -177,7 +176,6 @@ class Marks(Observer):
         return StepFinder(lambda: len(self.optimizers), self._wanted, group=self._group)
 
     def _finder_here(self) -> StepFinder:
-        """Return the finder of this thread."""
         thread = threading.get_ident()
         if thread not in self._finders:
             self._finders[thread] = self._new_finder()

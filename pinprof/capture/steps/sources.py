@@ -238,10 +238,7 @@ def reporting_backward(observer: Observer) -> Iterator[None]:
 
 
 def _leave_to_python(function: Any, *, with_callees: bool) -> None:
-    """Keep torch.compile from compiling the function where compiled code of the program calls it.
-
-    The public way loads all of torch.compile. Torch before 2.8 cannot exempt callees.
-    """
+    """Keep torch.compile from compiling the function; the public way loads all of it. Torch 2.7 exempts no callees."""
     import torch
 
     frames: Any = torch._C._dynamo.eval_frame  # noqa: SLF001
@@ -348,10 +345,7 @@ def before_evaluation(act: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def reporting_draws(observer: Observer) -> Iterator[None]:
-    """Report each draw of a batch from any DataLoader before it is made, and afterwards if no batch was left.
-
-    Each epoch has a new iterator. The sampler identifies the DataLoader: all its iterators share it.
-    """
+    """Report each draw of a batch before it is made, and the end. Iterators of a DataLoader share its sampler."""
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
     def event_of(iterator: Any) -> StepEvent:

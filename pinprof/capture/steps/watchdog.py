@@ -89,7 +89,6 @@ class Watchdog:
                     self._is_asking = call_in_main(self._act)
 
     def _is_due(self) -> bool:
-        """Return whether the main thread has something to do now."""
         recording, marks, now_ns = self._recording, self._marks, HOST_TIME.perf_counter_ns()
         frame = frame_of_thread(self._main)
         is_late = bool(self._stop.times or self._ends) and self._is_late(now_ns, frame)
@@ -164,11 +163,7 @@ PREPARING_FILES = (
 
 
 def is_programs(frame: FrameType | None, body: CodeType) -> bool:
-    """Return whether this innermost frame belongs to the program that the function with the code `body` runs.
-
-    It does not while the program imports or compiles, or a function of pinprof runs; one that only passes on a call of
-    a module counts as the program's.
-    """
+    """Return whether this innermost frame is of the program that `body` runs, not of an import or of pinprof."""
     for caller in callers(frame):
         file, name = caller.f_code.co_filename, caller.f_code.co_name
         if caller.f_code is body:
@@ -215,7 +210,6 @@ class Work:
 
 
 def _freed_blocks() -> int:
-    """Return how many blocks of GPU memory the program has freed."""
     devices = range(torch.cuda.device_count()) if uses_cuda() else ()
     stats = [torch.cuda.memory_stats_as_nested_dict(device) for device in devices]
     return sum(int(of_device["allocation"]["all"]["freed"]) for of_device in stats if of_device)

@@ -42,10 +42,7 @@ def _started(make_profiler: MakeProfiler, steps: int) -> torch.profiler.profile:
 
 @final
 class LeanWindow:
-    """The window whose steps are the trace; `steps` is the number of complete ones so far.
-
-    `sections` returns pinprof's sections of the trace, as JSON by name.
-    """
+    """The window whose steps are the trace; `steps` counts the complete ones, `sections` returns what it stores."""
 
     def __init__(
         self, journal: Journal, make_profiler: MakeProfiler, sections: Callable[[], Mapping[str, str]]
@@ -63,10 +60,7 @@ class LeanWindow:
         self._unread: UnreadGradients | None = None
 
     def record(self, steps: int, path: Path, steps_made: Callable[[], int]) -> Generator[Progress, None, None]:
-        """Record `steps` steps; at the end, however early, write the complete ones to `path`.
-
-        `steps_made` returns how many steps the program has made.
-        """
+        """Record `steps` steps; at the end, however early, write the complete ones. `steps_made` counts all."""
         self._loaders_pin = loaders_pin()
         self.profiled = self.profiled and program_profiles()
         profiler = _started(self._make_profiler, steps)
@@ -211,10 +205,7 @@ class RepeatedRecordings:
             cost_ns = clock.now_ns() - begin_ns - int((steps_made() - first) * step_ns)
 
     def _await_next(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
-        """Wait for `every` steps, and until the cost of the last recording is a small share of the time since.
-
-        Return the times of the last steps, and the mean time of all steps, in ns.
-        """
+        """Return the last times and the mean of all, in ns, after `every` steps and a long time for the last cost."""
         clock = self._journal.clock
         begin_ns, count = clock.now_ns(), 0
         ends_ns = deque([begin_ns], MAX_STEPS_BEFORE_RECORDING + 1)
@@ -245,7 +236,6 @@ class RepeatedRecordings:
 
 
 def _plain(times_ns: list[int]) -> PlainWindow:
-    """Return the step without the profiler, of these times in ns."""
     usual_ns = median(times_ns)
     return PlainWindow.of(
         times_ns, fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE_STEP_FACTOR * usual_ns) / NS_PER_MS

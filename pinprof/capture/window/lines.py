@@ -64,11 +64,7 @@ class LineRecorder:
 
 
 def line_window(steps: int, path: Path) -> Generator[Progress, None, None]:
-    """Record some steps with stacks, learn the lines of their waits, and store these in the trace at `path`.
-
-    The recorded steps are discarded: stacks and warnings slow them down. A failure costs only the lines, never the
-    existing trace.
-    """
+    """Learn the lines of the waits of some steps with stacks, which are discarded; a failure costs only the lines."""
     recorder = LineRecorder()
     profiler = torch_profiler(RecordingOptions(with_stack=True), steps)
     complete = False
@@ -89,10 +85,7 @@ def line_window(steps: int, path: Path) -> Generator[Progress, None, None]:
 
 
 def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, path: Path) -> dict[str, object]:
-    """Return the lines of the waits of a step, from the recorded steps, as sections of the trace file at `path`.
-
-    Sources that are older than that file are those that run: it was written a moment ago.
-    """
+    """Return the lines of the waits of the recorded steps, as sections of the trace file at `path`."""
     with hidden_folder(path.parent) as temporary:
         marked = temporary / "lines.json"
         profiler.export_chrome_trace(str(marked))
@@ -117,8 +110,6 @@ MAX_WAITS_IN_SEQUENCES = 20_000
 
 
 class _Frame(NamedTuple):
-    """A frame as it was: the code, the offset of its instruction, and the line."""
-
     code: CodeType
     instruction: int
     line: int
@@ -140,10 +131,7 @@ class _Caller(NamedTuple):
 
 
 class Watcher:
-    """The waits so far. Make it in the main thread.
-
-    While the program runs, waits are only counted; their source lines are looked up at the end.
-    """
+    """The waits so far, only counted while the program runs; make it in the main thread."""
 
     def __init__(self) -> None:
         self.step = 0
@@ -222,10 +210,7 @@ MIN_STEPS_WITHOUT_NEW_LINE = 20
 
 
 def watch_window(steps: int, path: Path) -> Generator[Progress, None, None]:
-    """Watch steps without a profiler, and store their waits in the trace at `path`, even if the program ends early.
-
-    A failure costs only these waits.
-    """
+    """Watch steps without a profiler, and store their waits in the trace at `path`; a failure costs only these."""
     if not steps:
         return
     watcher, start = Watcher(), HOST_TIME.monotonic()

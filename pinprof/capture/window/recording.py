@@ -264,7 +264,6 @@ class Recording:
         self.done = True
 
     def _time_and_record(self) -> Generator[Progress, None, RecordingOptions]:
-        """Time steps, then record some; return the options of the further windows."""
         options = yield from self._warm_up()
         self._lean.profiled = lean.program_profiles()
         if options.plain_steps:
@@ -276,10 +275,7 @@ class Recording:
         return options
 
     def _recorded_others(self) -> bool:
-        """Return whether the recorded steps are others than the timed ones, as far as the host's clock shows.
-
-        Two slow steps may be chance, and a program of few steps gives no others.
-        """
+        """Return whether the recorded steps are far shorter than the timed ones, by the host's clock."""
         journal, plain = self.journal, self.plain
         if plain is None or plain.steps < MIN_TIMED_STEPS or self._is_short():
             return False
@@ -307,10 +303,7 @@ class Recording:
         return not self._is_short() and (self._agreement is None or self._agreement.in_contact)
 
     def _is_short(self) -> bool:
-        """Return whether its DataLoader says that the program has too few steps for the windows to come.
-
-        The ranks of a job never do.
-        """
+        """Return whether its DataLoader says that the program has too few steps left; ranks of a job never do."""
         options, left = self.options, self.journal.steps_left
         if left is None or self._agreement is not None:
             return False
@@ -318,7 +311,6 @@ class Recording:
         return left <= WARM_UP_STEPS + options.steps + lines + SPARE_STEPS
 
     def _sections(self) -> dict[str, str]:
-        """Return what the trace stores besides its events, as JSON by name."""
         host = {HOST_KEY: msgspec.json.encode(self.host).decode()} if self.host is not None else {}
         return {"pinprof": msgspec.json.encode(self._facts(self.marker)).decode(), **host}
 

@@ -132,10 +132,7 @@ def _plain_steps(
 def until_precise(
     journal: Journal, options: RecordingOptions, is_over: Callable[[float], bool] = lambda _: False
 ) -> Generator[Progress, None, None]:
-    """Wait at every step boundary until the steps of all plain windows make the regular step precise.
-
-    It ends earlier if `is_over` says so of their seconds, or when their time is up.
-    """
+    """Wait until the steps of all plain windows make the regular step precise, or `is_over` of their seconds."""
     seconds, start_ns, first = journal.ns_in(TIMING_WINDOW) / NS_PER_S, journal.clock.now_ns(), len(journal)
     before, next_check = journal.steps_in(TIMING_WINDOW), 0
     while options.plain_precision < 1 and not journal.is_full:
@@ -156,10 +153,7 @@ MAX_STEPS_UNTIL_REGULAR, MAX_S_UNTIL_REGULAR = 100, 8.0
 
 
 def await_regular(journal: Journal, steps: int) -> Generator[Progress, None, None]:
-    """Wait at every step boundary until the next `steps` steps are expected to have no irregular work.
-
-    If that is not possible, the journal says why.
-    """
+    """Wait until the next `steps` steps are expected to have no irregular work; else the journal says why not."""
     start_s, waited = HOST_TIME.monotonic(), 0
     while (coming := next_irregular_work(journal.log())) is not None and coming.ahead < steps:
         work = IRREGULAR_WORK.get(coming.reason, "something unknown")

@@ -30,10 +30,7 @@ QUIET_KINETO = "KINETO_LOG_LEVEL", "6"
 
 
 def torch_profiler(options: RecordingOptions, steps: int) -> torch.profiler.profile:
-    """Return torch's profiler for `steps` steps after its warm-up, which it names ProfilerStep#N.
-
-    With 0 steps it records from its start until it is stopped.
-    """
+    """Return torch's profiler for `steps` steps after its warm-up; with 0 it records until it is stopped."""
     config = torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)  # noqa: SLF001  no public name
     return _OneCycle(
         activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if uses_cuda() else [])],

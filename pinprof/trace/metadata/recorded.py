@@ -87,7 +87,6 @@ def _decoded(raw: msgspec.Raw) -> Any:
 
 
 def _fits(value: object) -> bool:
-    """Return whether int64 holds all numbers in a value."""
     if isinstance(value, dict | list):
         return all(map(_fits, value.values() if isinstance(value, dict) else value))
     return not isinstance(value, int | float) or abs(value) < 1 << 63

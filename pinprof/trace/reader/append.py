@@ -63,8 +63,6 @@ def _split_broken(text: bytes, header: bytes, closing: bytes) -> tuple[bytes, by
 
 
 class _Events(msgspec.Struct):
-    """A trace file, decoded only to find its events."""
-
     events: msgspec.Raw = msgspec.field(name="traceEvents")
 
 

@@ -65,10 +65,7 @@ KIND_OF_CATEGORY: dict[str, tables.EventKind] = {
 
 
 def assemble(path: str, read: FileContent) -> Trace:
-    """Return the trace of a file's content.
-
-    The list of parts is emptied: so their rows are in memory once. Raises TraceError, with the path.
-    """
+    """Return the trace of a file's content, whose parts are emptied to spare memory. Raises TraceError."""
     parts = read.parts
     by_category = sum((part.counts for part in parts), Counter[str]())
     labels = {thread: label for part in parts for thread, label in part.labels.items()}
@@ -133,18 +130,13 @@ def _check_bounds(path: str, shared: Shared, gpu: Activities) -> None:
 
 
 def _before(missing_end: Cut | None, steps: tables.Steps) -> tables.Steps:
-    """Return the steps, complete only up to where the file ends too early.
-
-    Torch writes GPU work and its launches last, in order of time.
-    """
+    """Return the steps, complete only up to the end of a cut file: torch writes GPU work and launches last, by time."""
     if missing_end is None or missing_end.last_ns is None:
         return steps
     return replace(steps, complete=steps.complete & (steps.end_ns <= missing_end.last_ns))
 
 
 class _Columns:
-    """The rows of a file, to be taken out as tables."""
-
     def __init__(self, parts: list[FilePart], shared: Shared) -> None:
         rows = joined(part.rows for part in parts)
         rows = replace(rows, category=_with_marks(rows, shared))
@@ -263,7 +255,6 @@ class _Columns:
         )
 
     def _rows(self, *categories: str) -> Int64s:
-        """Return the usable rows of these categories in the order of a table."""
         chosen = [self._rows_of[KNOWN_CATEGORIES.index(category)] for category in categories]
         rows = np.concatenate(chosen)
         return rows[_order(self._file.start_ns[rows], self._end[rows], self._rank[self._file.thread[rows]])]
@@ -289,10 +280,7 @@ class _Columns:
         return np.where(np.abs(device) <= np.iinfo(np.int32).max, device, NONE).astype(np.int32)
 
     def _stream(self, rows: Int64s) -> Int64s:
-        """Return the stream; where the argument is missing, the thread id of the track, which old versions negate.
-
-        torch's own CUPTI backend may draw the work of graphs in other lanes; it then keeps the stream as an argument.
-        """
+        """Return the stream, also as torch's backend keeps it for graphs; else the thread id, which may be negated."""
         stream = self._id(rows, "own_stream")
         stream = np.where(stream == NONE, self._id(rows, "stream"), stream)
         of_track = np.array([_stream_of_track(tid) for _, tid in self._keys], np.int64)
@@ -301,10 +289,7 @@ class _Columns:
         return stream
 
     def _copy_kinds(self, rows: Int64s, is_copy: Bools) -> tuple[Int8s, Int8s]:
-        """Return direction and host memory of each copy, -1 for other activities, parsed once per text.
-
-        They come from the arguments, or where these are missing from the name.
-        """
+        """Return direction and host memory of each copy, by its arguments or else its name; -1 for other activities."""
         name, by_args = self._name[self._file.name[rows]], self._text(rows, "copy")
         direction, host_memory = (np.full(len(self._names), NONE, np.int8) for _ in range(2))
         for code in np.unique(np.concatenate((name[is_copy], by_args[is_copy & (by_args != NONE)]))):
@@ -321,17 +306,13 @@ def _with_marks(rows: Rows, shared: Shared) -> Int8s:
 
 
 def _inverse(order: Int64s, count: int) -> Int32s:
-    """Return the index in `order` of each of `count` codes."""
     places = np.full(count, NONE, np.int32)
     places[order] = np.arange(len(order))
     return places
 
 
 def _order(start: Int64s, end: Int64s, track: Int32s) -> Int64s:
-    """Return the order of a table: by start, the longer range first, then by track.
-
-    Equal ranges of a track stay as in the file, where the outer one is the first.
-    """
+    """Return the order of a table: by start, the longer range first, then by track, then as in the file."""
     order = np.argsort(start, kind="stable")
     same = np.diff(start[order]) == 0
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))

@@ -157,10 +157,7 @@ def as_list(block: bytes) -> bytes:
 
 
 def without_trailing(header: bytes, tail: bytes) -> tuple[bytes, int]:
-    """Return the text after the events without what follows the end of the file's JSON, and how many bytes do.
-
-    If the text before and after the events is not JSON, what is after them stays as it is.
-    """
+    """Return the text after the events up to the end of the file's JSON, if it is JSON, and how many bytes follow."""
     text = (header.lstrip() + tail)[:MAX_BLOCK_BYTES].decode("latin-1")
     with suppress(ValueError, RecursionError):
         end = JSON_DECODER.raw_decode(text)[1] - len(header.lstrip())
@@ -170,18 +167,12 @@ def without_trailing(header: bytes, tail: bytes) -> tuple[bytes, int]:
 
 
 def list_end(text: bytes) -> int:
-    """Return where the JSON list that begins a text ends. Raises ValueError or RecursionError if it does not.
-
-    It also does where the list is longer than that of the end of any trace.
-    """
+    """Return where a JSON list ends that begins a text. Raises ValueError or RecursionError without an end."""
     return JSON_DECODER.raw_decode(text[:MAX_BLOCK_BYTES].decode("latin-1"))[1]
 
 
 def _block_end(text: bytes) -> tuple[int, bool]:
-    """Return where a block ends in a text that begins with an entry, 0 if nowhere, and whether the list ends there.
-
-    A block is cut as short as it can be: of a long text its beginning is tried first.
-    """
+    """Return where a block ends, as early as it can, 0 if nowhere, and whether the list of events ends there."""
     end, closed = _last_seam(text[:MAX_ENTRY_BYTES]), False
     if not end and len(text) > MAX_ENTRY_BYTES:
         end, closed = _last_comma(text[:MAX_ENTRY_BYTES])
@@ -220,7 +211,6 @@ def _last_seam(text: bytes) -> int:
 
 
 def _is_event(text: bytes, begin: int) -> bool:
-    """Return whether a whole event begins at this brace."""
     try:
         value, _ = JSON_DECODER.raw_decode(text[begin : begin + MAX_EVENT_BYTES].decode("latin-1"))
     except (ValueError, RecursionError):

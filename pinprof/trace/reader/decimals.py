@@ -41,10 +41,7 @@ def exact_nanoseconds(microseconds: Sequence[float]) -> Int64s:
 
 
 def nanoseconds(texts: Sequence[bytes | msgspec.Raw]) -> tuple[Int64s, Bools]:
-    """Return the times in ns, rounded half up, and for each text whether it is a number that fits.
-
-    `texts` are JSON numbers in microseconds (`b"4458676416788.066"`); numbers in quotes are accepted.
-    """
+    """Return JSON numbers of microseconds, also in quotes, in ns, rounded half up, and whether each fits."""
     if not texts:
         return np.empty(0, np.int64), np.empty(0, bool)
     if (usual := _usual_decimals(b",".join(texts), len(texts))) is not None:

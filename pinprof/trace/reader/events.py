@@ -185,8 +185,6 @@ def decode_each(entries: list[msgspec.Raw]) -> tuple[list[Event], int]:
 
 
 class _Phase(msgspec.Struct, gc=False):
-    """An event, decoded only to know its kind."""
-
     ph: str = ""
 
 

@@ -31,22 +31,11 @@ PERFETTO = (
 REFUSED_NAMES = (
     *((f".{name}{packed}", PERFETTO) for name in ("pftrace", "perfetto-trace") for packed in ("", ".gz")),
     (".py", "is a Python script, not a trace; to record it: pinprof run {}"),
-    (".nsys-rep", f"is a report of Nsight Systems; {WHAT_IS_READ}"),
-    (".ncu-rep", f"is a report of Nsight Compute; {WHAT_IS_READ}"),
-    (".xplane.pb", f"is a profile of JAX or TensorFlow; {WHAT_IS_READ}"),
     (".ipynb", "is a notebook, not a trace; pinprof.profile records a loop in one"),
 )
 """The endings of names of files, and what such a file is; {} stands for the name."""
 TENSORBOARD_NAME = "tfevents"
 FILE_OF_TENSORBOARD = "is an event file of TensorBoard; the trace is a .pt.trace.json next to it, in plugins/profile"
-FILES_OF_OTHERS = (
-    (re.compile(rb"viztracer"), "VizTracer"),
-    (re.compile(rb'"highres-ticks"|PjitFunction|/(?:device|host):[CGT]PU|TensorFlow|"XLA '), "JAX or TensorFlow"),
-    (re.compile(rb"devtools\.timeline|disabled-by-default-|blink|\"v8\""), "Chrome or Node.js"),
-    (re.compile(rb"rocprof|hipLaunchKernel|HIP API|BeginNs"), "rocprof"),
-    (re.compile(rb"nsys|NVTX|CUPTI_ACTIVITY"), "Nsight Systems"),
-)
-"""What the traces of other profilers in Chrome's format have in them, and these profilers."""
 TAR_MAGIC, TAR_AT = b"ustar", 257
 KINETO_TOO = {
     *("gpu_user_annotation", "external_correlation", "cpu_instant_event", "cuda_event", "cuda_profiler_range"),
@@ -72,34 +61,23 @@ def what_it_seems(data: bytes) -> str:
 
 
 def _by_bytes(data: bytes) -> str:
-    """Return what a file is by its first bytes; empty if it may be a trace."""
     text = data.lstrip()
     if guess := next((what for start, what in FIRST_BYTES if text.startswith(start)), ""):
         return guess
     if data[TAR_AT:].startswith(TAR_MAGIC):
         return "a tar archive; unpack it (tar xzf, or tar xf), and name the traces in it or their folder"
-    for begin, order in enumerate(("BE", "LE")):
-        if data[begin:UTF16_SAMPLE_BYTES:2].count(0) * 2 >= len(data[:UTF16_SAMPLE_BYTES]) > 0:
-            return f"text in UTF-16; iconv -f UTF-16{order} -t UTF-8 makes a trace of it"
     if data.startswith(b"\n") and not _is_text(data[:START_BYTES]):
         return "a protobuf, as Perfetto and TensorFlow's profiler write; traceconv json makes JSON of Perfetto's"
-    first = text.partition(b"\n")[0]
-    return "a table, such as rocprof and nsys stats write" if TABLE_HEADER.fullmatch(first) else ""
+    return ""
 
 
 def other_profiler(categories: Iterable[str], start: bytes, around: bytes) -> str:
-    """Return whose trace in Chrome's format a file is; empty if torch may have written it.
-
-    `categories` are those of its events, all unknown to pinprof, `start` is the beginning of its text, `around`
-    its text without the events.
-    """
+    """Say that torch did not write a file with these categories of events, its start and its text around the events."""
     if any(name.lower() in KINETO_TOO or foreign_vendor(name) for name in categories):
         return ""
     if TORCH_KEYS.search(start) or TORCH_KEYS.search(around):
         return ""
-    text = b" ".join((start, around, *(name.encode() for name in categories)))
-    name = next((name for sign, name in FILES_OF_OTHERS if sign.search(text)), "")
-    return f"is a trace of {name or 'another program'} without any event of torch.profiler; {WHAT_IS_READ}"
+    return f"is a trace of another program, without any event of torch.profiler; {WHAT_IS_READ}"
 
 
 def _of_document(data: bytes) -> str | None:
@@ -121,10 +99,6 @@ START_BYTES = 1 << 19
 """How much of a file is looked at: a trace begins within it, whatever was written before it."""
 BOM = b"\xef\xbb\xbf"
 CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r"))
-UTF16_SAMPLE_BYTES = 128
-"""Bytes of text that show whether every second one is 0."""
-TABLE_HEADER = re.compile(rb'[^{}\[\]]*(?:Kernel_?Name|"Name",|DurationNs|Duration ?\(|Time ?\(%\))[^{}\[\]]*')
-"""The first line of a table of kernels."""
 MAX_CONTROL_SHARE = 0.05
 """Text has a smaller share of control characters than this, however broken its names; random bytes have 11 %."""
 

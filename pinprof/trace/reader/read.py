@@ -87,7 +87,6 @@ def _read_whole(data: bytes, wanted: ReadOptions, lost: str | None) -> FileConte
 
 
 def _decode(data: bytes) -> tuple[Metadata, list[Event], int]:
-    """Return the metadata, the events, and how many entries of the event list were not events."""
     try:
         if data.lstrip().startswith(b"["):
             file = LooseFile(events=msgspec.json.decode(data, type=list[msgspec.Raw]))
@@ -125,5 +124,4 @@ def _broken_json(data: bytes, error: Exception) -> str:
 
 
 def _not_a_trace(data: bytes) -> str:
-    """Say what a JSON document without trace events seems to be."""
     return f"is JSON but no trace{what_it_seems(data)}; give the file that torch.profiler's export_chrome_trace wrote"

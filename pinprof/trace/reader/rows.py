@@ -293,7 +293,6 @@ def _columns(events: Sequence[Event]) -> Sequence[Sequence[Any]]:
 
 
 def _of_phase(phase: str, name: str, events: Sequence[Event], phases: Sequence[str]) -> list[Event]:
-    """Return the events of a phase with this name."""
     return [event for event in compress(events, map(phase.__eq__, phases)) if event.name == name]
 
 

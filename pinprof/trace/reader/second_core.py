@@ -55,8 +55,6 @@ def parts_of_blocks(blocks: Iterable[bytes], shared: Shared) -> list[FilePart]:
 
 
 class _Helper:
-    """A process on another core that decodes blocks."""
-
     def __init__(self, shared: Shared) -> None:
         self.blocks: dict[int, tuple[int, bytes]] = {}
         """By slot: the place of a block that is given away, and its text."""

@@ -63,10 +63,7 @@ in networks of transformers, under a profiler on a slow host."""
 
 @computed_once
 def long_pauses(trace: Trace) -> Intervals:
-    """Return the long pauses, in which the launching threads run no op and no call.
-
-    Python code that an op calls, such as a hook of its gradient, counts as a pause.
-    """
+    """Return the long times in which launching threads run no op and no call; Python within an op counts."""
     ops, calls = (table.times(np.isin(table.thread, trace.launching_threads)) for table in (trace.ops, trace.calls))
     return _long(gaps(joined(subtract(ops, _python(trace)), calls)), trace)
 

@@ -33,10 +33,7 @@ MIN_DECODES: Final = 3
 
 
 def find_model_calls(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> ModelCalls:
-    """Return the calls of a language model if some of them surely decode; otherwise, and in a training, none.
-
-    `shapes` has the `Input Dims` of lookups, as JSON by row of the ops.
-    """
+    """Return the calls of a language model if some surely decode; `shapes`: `Input Dims` of lookups by row of ops."""
     ops, annotations, gpu = recorded.ops, recorded.annotations, recorded.gpu
     marked = np.flatnonzero(annotations.named(BATCH_IN_MARK.fullmatch))
     if not len(marked) and not ops.named(EMBEDDING_OP.__eq__).any():
@@ -148,7 +145,6 @@ def _size_of(text: bytes | None) -> tuple[int, int]:
 
 
 def _dims(text: bytes | None) -> list[list[int]]:
-    """Return the shapes of the inputs of an op; none where they are not recorded."""
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(text or b"[]", type=list[list[int]])
     return []

@@ -76,10 +76,7 @@ def _in_backward(trace: Trace) -> Bools:
 
 @computed_once
 def optimizer_steps(trace: Trace) -> Intervals:
-    """Return the times in which optimizers change the weights, as torch marks their steps.
-
-    A step with a closure, as Lightning makes it, calls forward and backward itself: then the time after them counts.
-    """
+    """Return when optimizers change the weights; of a step with a closure, the time after its backward pass."""
     return _after_backward(trace, _in_backward(trace), "step")
 
 

@@ -52,12 +52,10 @@ def find_steps(recorded: RecordedWork, model_calls: ModelCalls) -> Steps:
         if repeated and _are_steps(recorded, repeated):
             return repeated
         part = f": {repeated.marker} {len(repeated)} times{_in_network(recorded)}" if repeated else ""
-        steps = steps or _optimized_steps(recorded)
     return steps or _whole_trace(recorded, part)
 
 
 def _profiler_steps(recorded: RecordedWork) -> Steps | None:
-    """Return the `ProfilerStep#N` ranges, without those at the edges that launch nothing while others do."""
     annotations = recorded.annotations
     rows = np.flatnonzero(annotations.named(lambda name: name.startswith(STEP_PREFIX)))
     if len(rows) == 0:
@@ -69,7 +67,6 @@ def _profiler_steps(recorded: RecordedWork) -> Steps | None:
 
 
 def _served_batches(annotations: HostEvents) -> Steps | None:
-    """Return the times between the starts of a server's marks."""
     batches = serving_marks(annotations)
     if batches is None:
         return None
@@ -87,10 +84,7 @@ def _called(model_calls: ModelCalls) -> Steps | None:
 
 
 def _between_starts(source: StepSource, marker: str, start: Int64s, end: Int64s) -> Steps:
-    """Return steps with these starts: the work between two starts belongs to the first.
-
-    The end of the last step is unknown, so it is not complete, unless it is the only one.
-    """
+    """Return steps with these starts; the last one, whose end is unknown, is incomplete unless it is the only one."""
     steps = _steps(source, marker, start, np.append(start[1:], end[-1:]))
     steps.complete[-1] = len(start) == 1
     return steps
@@ -131,7 +125,6 @@ def _in_network(recorded: RecordedWork) -> str:
 
 
 def _optimizer_times(recorded: RecordedWork) -> list[Int64s]:
-    """Return when optimizers step, if any does."""
     times = recorded.annotations.start_ns[optimizer_marks(recorded.annotations, "step")]
     return [times] if len(times) else []
 
@@ -197,10 +190,7 @@ def _annotated_steps(recorded: RecordedWork) -> Steps | None:
 
 
 def _repeated_steps(recorded: RecordedWork) -> Steps | None:
-    """Return the periods of the sequence of kernel launches, which may be steps or parts of one.
-
-    Each begins after the longest pause in its period.
-    """
+    """Return the periods of the launches of kernels, steps or parts of one, each after the longest pause in it."""
     calls, gpu = recorded.calls, recorded.gpu
     kernels = np.flatnonzero(gpu.category == KERNEL)
     # A graph launch has many kernels, and counts once.
@@ -242,24 +232,6 @@ def _period(name: Int32s) -> int:
         if (name[period:] == name[:-period]).mean() >= MIN_MATCH:
             return int(period) if period >= MIN_STEP_KERNELS else 0  # a multiple of it would repeat too
     return 0
-
-
-def _optimized_steps(recorded: RecordedWork) -> Steps | None:
-    """Return the steps of a trace of the host alone by its optimizer, at whose end each of them ends.
-
-    They have about the same number of ops, except for the first one, in which the program may make more.
-    """
-    ops, annotations = recorded.ops, recorded.annotations
-    rows = np.flatnonzero(optimizer_marks(annotations, "step"))
-    if (recorded.launch != NONE).any() or len(rows) <= MIN_STEP_REPEATS or len(np.unique(annotations.thread[rows])) > 1:
-        return None
-    end = annotations.end_ns[rows]
-    steps = _steps("annotation", annotations.name_of(rows[0]), np.append(ops.start_ns[:1], end[:-1]), end)
-    made = np.bincount(step_at(steps, ops.start_ns) + 1, minlength=len(rows) + 1)[1:]
-    if not len(ops) or made[1:].std() > MAX_IRREGULARITY * made[1:].mean():
-        return None
-    steps.complete[0] = made[0] <= (1 + MAX_IRREGULARITY) * made[1:].mean()
-    return steps
 
 
 def _whole_trace(recorded: RecordedWork, part: str) -> Steps:
@@ -328,10 +300,7 @@ def is_serving(steps: Steps) -> bool:
 
 
 def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
-    """Return the name of the marks of a server's batches, and the marks in order; None if the trace has none.
-
-    The marks are of the thread that has most of them, and none lies within another.
-    """
+    """Return the name and the rows of a server's outer marks, of the thread that has most; None without any."""
     for marks in MARKS:
         rows = np.flatnonzero(annotations.named(marks.name.fullmatch))
         if len(rows):
