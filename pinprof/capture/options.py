@@ -109,11 +109,6 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
             raise CaptureError(f"{numbers}: record at least one step")
 
     @property
-    def most_warmup(self) -> int:
-        """The most steps that the warm-up may take."""
-        return max(self.warmup, self.max_warmup)
-
-    @property
     def needed(self) -> int:
         """The fewest steps that give a trace; warm-up and plain window may take more, depending on the steps' times."""
         return self.warmup + self.plain_steps + WARM_UP_STEPS + self.steps
@@ -130,10 +125,7 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @classmethod
     def of_command(cls, **given: Any) -> "RecordingOptions":
-        """Return the options for `pinprof run`; one that is None was not given. A fixed `warmup` is taken as it is.
-
-        With a shorter one than usual, only a few steps are timed without a profiler, even short and unsteady ones.
-        """
+        """Return the options for `pinprof run`, without None; with a short `warmup` only few steps are timed."""
         options = cls(**{name: value for name, value in given.items() if value is not None})
         if given.get("warmup") is None:
             return options

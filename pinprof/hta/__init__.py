@@ -28,9 +28,7 @@ from pinprof.hta.recording import TraceSource, recorded_ranks
 
 
 def trace_analysis(
-    traces: TraceSource | Sequence[TraceSource] | Mapping[int, TraceSource],
-    *,
-    include_last_profiler_step: bool = False,
+    traces: TraceSource | Sequence[TraceSource] | Mapping[int, TraceSource], *, include_last_profiler_step: bool = False
 ) -> Any:
     """Return a TraceAnalysis of HTA on traces: paths, URLs, folders, patterns, or traces that were read.
 

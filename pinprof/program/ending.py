@@ -105,10 +105,7 @@ class Stop:
         self.times = 0
 
     def __call__(self) -> NoReturn:
-        """End the program; if it catches that and goes on, interrupt it at its next line, outside of that `try`.
-
-        Called in another thread, it ends that thread and the main thread, which may wait for its results.
-        """
+        """End the program, also from another thread; if it catches that, interrupt it at a later line."""
         self.times += 1
         if threading.current_thread() is not threading.main_thread():
             finish_main()

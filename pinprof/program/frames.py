@@ -58,16 +58,10 @@ def stack_from(frame: FrameType | None) -> Stack:
 
 
 class _Call(NamedTuple):
-    """A frame, and the file of the frame that it calls; empty for the innermost frame."""
-
     code: CodeType
     line: int
     called: str
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether torch.compile made its code: then the line of its calls is the first line of the function."""
-        return DYNAMO_FOLDER in self.called and self.line in {None, self.code.co_firstlineno}
+    """The file of the frame that it calls; empty for the innermost frame."""
 
 
 def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> SourceLine | None:
@@ -75,7 +69,9 @@ def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> Sour
 
     def is_own(call: _Call) -> bool:
         file = call.code.co_filename
-        return not call.is_compiled and (file == also or is_users(file))
+        # of code that torch.compile made, the line of its calls is the first line of the function
+        is_compiled = DYNAMO_FOLDER in call.called and call.line in {None, call.code.co_firstlineno}
+        return not is_compiled and (file == also or is_users(file))
 
     kept = kept_frames(_calls(frames), is_own)
     own = next(filter(is_own, kept), None)
@@ -101,10 +97,7 @@ def is_users(file: str) -> bool:
 
 
 def hashes_of_program() -> dict[str, str]:
-    """Return the SHA-256 of the files of the program's own modules, by their paths as `shown_file` gives them.
-
-    Each file is read once: one that is edited while the program runs on is not the one that ran.
-    """
+    """Return the SHA-256 of the program's own files, by `shown_file`, each read once: an edited file did not run."""
     files = [vars(module).get("__file__") for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     own = [path for file in files if isinstance(file, str) and is_users(path := os.path.abspath(file))]  # noqa: PTH100
     hashes = {shown_file(path): _hash_of(path) for path in own[:MAX_HASHED_FILES]}

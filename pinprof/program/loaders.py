@@ -18,10 +18,7 @@ MAX_BATCH_PARTS, MAX_BATCH_DEPTH = 32, 4
 
 
 class BatchSource:
-    """The batches that the program draws; its properties are about the DataLoader that it drew from last.
-
-    A DataLoader is known by its sampler, which it shares with its iterators.
-    """
+    """The batches that the program draws; its properties are of the last DataLoader, each known by its sampler."""
 
     def __init__(self) -> None:
         self.of_sampler: Counter[int] = Counter()
@@ -80,10 +77,7 @@ class BatchSource:
 
     @property
     def is_filling(self) -> bool:
-        """Whether workers may have begun the last batch when the DataLoader started, or in a long pause.
-
-        Such batches wait in the workers' queues. Steps find them ready, and later steps may wait for each batch.
-        """
+        """Whether workers may have made the last batch in advance, at the start or in a long pause."""
         iterator = self._iterator
         if iterator is None or not iterator._num_workers:
             return False

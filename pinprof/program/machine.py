@@ -22,10 +22,7 @@ EventMark: TypeAlias = Any
 
 
 class Delay:
-    """How long this thread has been ready to run while others had its CPU, as Linux counts it.
-
-    Reading it from a file of `/proc` takes 3 us; without that file it stays 0.
-    """
+    """How long this thread was ready to run while others had its CPU; 0 if Linux does not say. It takes 3 us."""
 
     def __init__(self) -> None:
         self._file: OwnDescriptor | None = None
@@ -152,10 +149,7 @@ counted them. The second name distinguishes the two."""
 
 
 def loaders_pin() -> bool | None:
-    """Return whether the active DataLoaders have `pin_memory=True`; None without one, or if they differ.
-
-    It looks at all objects, so call it outside of profiling.
-    """
+    """Return whether active DataLoaders pin memory, None if they differ; looking at all objects takes long."""
     things = [thing for thing in gc.get_objects() if issubclass(type(thing), _BaseDataLoaderIter)]
     pin = {bool(thing._pin_memory) for thing in things}  # noqa: SLF001  only iterators show which DataLoaders are active
     return pin.pop() if len(pin) == 1 else None

@@ -44,10 +44,7 @@ def is_script(path: str | os.PathLike[str]) -> bool:
 
 @dataclass(frozen=True)
 class UserProgram:
-    """The words after `python` on a command line: a script, or `-m` and a module, and the arguments.
-
-    As for python, a script may also be compiled, or an archive or a folder with a `__main__`.
-    """
+    """A script, also compiled, an archive or a folder, or a module, as after `python`, and its arguments."""
 
     name: str
     args: Sequence[str]

@@ -54,10 +54,7 @@ def _report_wait(waits: Callable[..., bool], on_wait: Callable[[], None], *call:
 
 @contextmanager
 def taking_warnings(on_wait: Callable[[], None]) -> Iterator[None]:
-    """Call `on_wait` at each warning of a wait, whatever filters the block sets.
-
-    No other code sees these warnings, except for other such blocks around this one.
-    """
+    """Call `on_wait` at each warning of a wait, whatever filters the block sets; nobody else sees it."""
     take = _Take(on_wait)
     with warnings.catch_warnings():
         warnings.filters = _Filters(("ignore", take, Warning, None, 0), warnings.filters)
@@ -117,7 +114,7 @@ def _uncovered() -> Iterator[tuple[Any, str, Callable[..., bool]]]:
     if hasattr(torch._C, "_accelerator_synchronizeDevice"):  # noqa: SLF001  since torch 2.6
         yield torch._C, "_accelerator_synchronizeDevice", _always  # noqa: SLF001
     yield torch.cuda.Event, "synchronize", _always
-    yield torch.Event, "synchronize", _is_of_a_gpu
+    yield torch.Event, "synchronize", lambda _, event: event.device.type == "cuda"
     if not has_compiled():  # a change of Tensor's methods would recompile compiled code
         for name in ("to", "cuda", "cpu", "copy_"):
             yield torch.Tensor, name, copies_pageable_memory
@@ -131,10 +128,6 @@ def has_compiled() -> bool:
 
 def _always(*_: object, **__: object) -> bool:
     return True
-
-
-def _is_of_a_gpu(_: object, event: torch.Event) -> bool:
-    return event.device.type == "cuda"
 
 
 def copies_pageable_memory(result: Any, source: torch.Tensor, *args: Any, non_blocking: bool = False, **_: Any) -> bool:

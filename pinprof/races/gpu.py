@@ -47,10 +47,7 @@ class Gpu:
         return torch.cuda.is_current_stream_capturing()
 
     def mark(self, device: int | None) -> Callable[[], bool]:
-        """Mark the end of the work queued so far on the current stream of a device; return what says if it has ended.
-
-        The guard does not see the record and the queries of this event.
-        """
+        """Mark the end of the work on a device's current stream, unseen by the guard; return what shows its end."""
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         _C._CudaEventBase.record(event, torch.cuda.current_stream(device))
         return lambda: not torch.cuda.is_current_stream_capturing() and bool(_C._CudaEventBase.query(event))

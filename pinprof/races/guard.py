@@ -30,6 +30,7 @@ else:
 
 Mode = Literal["warn", "raise", "collect"]
 NO_GPU = "torch sees no GPU, so there was no copy to follow."
+NOTHING_TO_FOLLOW = "There was no asynchronous copy between pinned memory and a GPU to follow."
 COMPILED_UNSEEN = "torch.compile has compiled code: the guard sees only its inputs and outputs"
 
 
@@ -41,11 +42,7 @@ class Guard:
     """The context manager that `guard()` returns, with its results."""
 
     def __init__(
-        self,
-        mode: Mode = "warn",
-        *,
-        on_found: Callable[[Violation], None] = lambda _: None,
-        gpu: Gpu | None = None,
+        self, mode: Mode = "warn", *, on_found: Callable[[Violation], None] = lambda _: None, gpu: Gpu | None = None
     ) -> None:
         if mode not in get_args(Mode):
             raise PinprofError(f"mode={mode!r}: choose one of {', '.join(get_args(Mode))}")
@@ -101,7 +98,14 @@ class Guard:
             self._watch.forget()
 
     def __str__(self) -> str:
-        clean = _clean(self.followed) if self._gpu.is_there() else NO_GPU
+        clean = (
+            "There was no asynchronous copy between pinned memory and a GPU to follow."
+            if self._gpu.is_there()
+            else NO_GPU
+        )
+        if self.followed:
+            copies = counted(self.followed, "asynchronous copy", "asynchronous copies")
+            clean = f"No unsafe use of host memory was seen: {copies} followed."
         parts = [str(violation) for violation in self.violations] or [clean]
         return "\n\n".join(parts + [f"Not seen: {note}." for note in self.notes])
 
@@ -134,12 +138,6 @@ def guard(mode: Mode = "warn") -> Guard:
     Raises PinprofError for another mode.
     """
     return Guard(mode)
-
-
-def _clean(followed: int) -> str:
-    copies = f"{counted(followed, 'asynchronous copy', 'asynchronous copies')} followed"
-    none = "There was no asynchronous copy between pinned memory and a GPU to follow."
-    return f"No unsafe use of host memory was seen: {copies}." if followed else none
 
 
 _watches: WeakSet[Watch] = WeakSet()

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -85,8 +85,10 @@ def beyond_operators(watch: Watch) -> Iterator[None]:
     with ExitStack() as undo:
         for holder, name, kind, action in BEYOND_OPERATORS:
             undo.enter_context(replaced(holder, name, _reporting(watch, kind, action)))
+        # whether modes currently see no operators, as while torch.tensor reads numbers
+        are_unseen = partial(_C._dispatch_tls_is_dispatch_key_excluded, _C.DispatchKey.Python)
         for name in ("__float__", "__index__", "__complex__"):
-            undo.enter_context(replaced(Tensor, name, _reporting(watch, "read", "torch.tensor", only_if=_are_unseen)))
+            undo.enter_context(replaced(Tensor, name, _reporting(watch, "read", "torch.tensor", only_if=are_unseen)))
         undo.enter_context(_sent_to_processes(watch))
         yield
 
@@ -101,11 +103,6 @@ BEYOND_OPERATORS: tuple[tuple[Any, str, Access, str], ...] = (
     (Tensor, "apply_", "write", "Tensor.apply_"),
     (Tensor, "map_", "write", "Tensor.map_"),
 )
-
-
-def _are_unseen() -> bool:
-    """Return whether modes currently see no operators, as while torch.tensor reads numbers."""
-    return bool(_C._dispatch_tls_is_dispatch_key_excluded(_C.DispatchKey.Python))
 
 
 def _reporting(

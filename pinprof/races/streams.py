@@ -17,11 +17,7 @@ from pinprof.races.watch import Watch
 
 @contextmanager
 def following_streams(watch: Watch) -> Iterator[None]:
-    """Report to the watch all records, waits and queries of events and streams in the block.
-
-    torch warns of implicit waits, such as that of `x.item()`, if `warned_of_waits` has asked it to. The warnings do not
-    name a stream, so they count for the current one.
-    """
+    """Report records, waits and queries in the block; those that torch only warns of count for the current stream."""
     explicit = _ExplicitWait()
     with ExitStack() as undo:
         undo.enter_context(taking_warnings(lambda: None if explicit.inside else watch.learn(watch.ended_after_now())))

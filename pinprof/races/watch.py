@@ -4,8 +4,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from itertools import dropwhile
-from types import CodeType
+from itertools import takewhile
 from typing import Any
 
 from torch import Tensor
@@ -38,10 +37,7 @@ CAPTURED_UNSEEN = (
 
 
 class Watch:
-    """All knowledge about a program's copies; its neighbours tell it about operators, events and waits.
-
-    It reports a violation before the access, which `report` can prevent. It calls `on_copy` at each asynchronous copy.
-    """
+    """Knows a program's copies from its neighbours; `report` gets a violation before, and can prevent it."""
 
     def __init__(self, gpu: Gpu, report: OnViolation, on_copy: Callable[[], None] = lambda: None) -> None:
         self.gpu = gpu
@@ -208,17 +204,15 @@ class Watch:
 
 def place_of(stack: Stack) -> SourceLine:
     """Return the program's line of a stack, or the innermost line of a stack of libraries."""
-    frames = list(dropwhile(lambda frame: _is_between(frame[0]), stack))
+    # without the frames of pinprof, and those of torch around a mode, which prevents compiling it
+    files = (code.co_filename for code, _ in stack)
+    between = takewhile(lambda file: file.startswith(OWN_FOLDERS) or file.endswith(FILES_AROUND_A_MODE), files)
+    frames = stack[len(list(between)) :]
     line = nearest_line(frames)
     if line is None:
         code, number = frames[0] if frames else stack[-1]
         line = SourceLine(code.co_filename, number, code.co_name)
     return line
-
-
-def _is_between(code: CodeType) -> bool:
-    """Return whether a frame is pinprof's, or torch's around a mode, which prevents compiling it."""
-    return code.co_filename.startswith(OWN_FOLDERS) or code.co_filename.endswith(FILES_AROUND_A_MODE)
 
 
 def _extent(tensor: Tensor) -> Extent:

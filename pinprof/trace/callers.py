@@ -2,8 +2,8 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -115,10 +115,7 @@ def _innermost(trace: Trace, wanted: Bools, function: Int32s) -> tuple[Int32s, I
 
 
 def call_places(trace: Trace, call: Int64s, sources: Sources, *, in_loop: bool = False) -> list[SourceLine | None]:
-    """Return per call the user's function around it, None for none, with its line if only one fits.
-
-    `in_loop`: the calls are known to be in a loop; a call without a fitting line gets that of the function's only loop.
-    """
+    """Return per call the user's function around it, None for none, with its only fitting line or (`in_loop`) loop."""
     places, which = places_of(trace, user_calls(trace, call), sources, in_loop=in_loop)
     return [places[index] for index in which.tolist()]
 
@@ -159,9 +156,11 @@ def places_of(
     called = np.where(user.called == user.function, NONE, user.called)
     function_name, called_as = (follow(functions.name, rows) for rows in (user.function, called))
     first, which = numbered(function_name, called_as)
-    frames = cache(partial(_frames_by_file, names))  # called only if a source is at hand: there may be many names
+    frames = cache(lambda: [at for at in map(frame, names) if at])  # only if a source is at hand: names may be many
     # whether a source has all recorded functions of its file at the recorded lines
-    is_recorded = cache(lambda file, source: all(fits(source, at.function, at.line) for at in frames()[file]))
+    is_recorded = cache(
+        lambda file, source: all(fits(source, at.function, at.line) for at in frames() if at.file == file)
+    )
     places: list[SourceLine | None] = []
     for of_function, of_called in zip(function_name[first].tolist(), called_as[first].tolist(), strict=True):
         text = names[of_called] if of_called != NONE else ""
@@ -171,25 +170,12 @@ def places_of(
             continue
         source, line = sources.text(place.file) if text or in_loop else None, None
         if source is not None and is_recorded(place.file, source):
-            line = _called_line(source, place, text) or (
-                loop_line(source, place.function, place.line) if in_loop else None
-            )
+            of_object = tensor_method(text) is not None
+            if name := called_name(text):
+                line = call_line(source, place.function, place.line, name, of_object=of_object)
+            line = line or (loop_line(source, place.function, place.line) if in_loop else None)
         places.append(SourceLine(place.file, line, place.function))
     return places, which
-
-
-def _called_line(source: str, place: Frame, called: str) -> int | None:
-    name = called_name(called)
-    of_object = tensor_method(called) is not None
-    return call_line(source, place.function, place.line, name, of_object=of_object) if name else None
-
-
-def _frames_by_file(names: Iterable[str]) -> Mapping[str, list[Frame]]:
-    frames: dict[str, list[Frame]] = defaultdict(list)
-    for name in names:
-        if place := frame(name):
-            frames[place.file].append(place)
-    return frames
 
 
 def stack_of(trace: Trace, function: int) -> tuple[str, ...]:
@@ -205,11 +191,7 @@ def _names_around(trace: Trace, function: int) -> Iterator[str]:
 
 
 def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
-    """Return the frames of a stack, innermost first, that are kept.
-
-    These are FRAMES_PER_STACK frames, and all up to the innermost of the user's own code; of those inside the user's,
-    the innermost MAX_FRAMES_INSIDE_USERS.
-    """
+    """Return the kept frames of a stack, innermost first: some, and further ones up to the user's own code."""
     stack: list[T] = []
     reached_users = False
     for entry in frames:

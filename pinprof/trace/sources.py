@@ -131,10 +131,7 @@ COMPUTING_NODES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Subscrip
 
 
 def loop_line(source: str, function: str, line: int) -> int | None:
-    """Return the first line of the only loop of a function, as for `call_line`; None if it has none or several.
-
-    A loop around another does not count, nor one that only picks values. A comprehension with a frame is a loop itself.
-    """
+    """Return the first line of the only innermost loop of a function that computes; None if it has none or several."""
     if function in ANONYMOUS_SCOPES:
         return line if function != LAMBDA and line in _lines_of(source, function) else None
     body = _function(source, function, line)
@@ -203,13 +200,12 @@ def _function(source: str, function: str, at: int) -> Body | None:
     if function == MODULE_CODE:
         return _parsed(source)
     named = _by_name(source).get(function, ())
-    holding = [node for node in named if _first_line(node) <= at <= (node.end_lineno or 0)]
+    holding = [
+        node
+        for node in named
+        if min([node.lineno, *(mark.lineno for mark in node.decorator_list)]) <= at <= (node.end_lineno or 0)
+    ]
     return holding[0] if len(holding) == 1 else None
-
-
-def _first_line(node: Named) -> int:
-    """Return the line that code objects give as the function's first: that of its first decorator, if it has one."""
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def _uses(body: Body, called: str, *, of_object: bool) -> Iterator[_Use]:

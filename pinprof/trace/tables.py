@@ -70,10 +70,7 @@ def rows_by(codes: Int32s | Int64s) -> list[Int64s]:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Columns of equal length, one row per event, sorted by start; read-only.
-
-    Times are int64 nanoseconds on the trace's own clock. `name` and other texts are indices into `names`, -1 for none.
-    """
+    """Columns of equal length, one row per event, by start in int64 ns; texts are indices into `names`, -1 for none."""
 
     names: tuple[str, ...] = field(repr=False)
     start_ns: Int64s

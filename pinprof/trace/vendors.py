@@ -157,8 +157,7 @@ INDEXING: Final = KernelKind(
     ),
 )
 REDUCTIONS: Final = KernelKind(
-    "reductions",
-    re.compile(r"(?i)reduce|softmax|nll_loss|cross_entropy|argm(ax|in)|cumsum|scan|pool|norm"),
+    "reductions", re.compile(r"(?i)reduce|softmax|nll_loss|cross_entropy|argm(ax|in)|cumsum|scan|pool|norm")
 )
 ELEMENTWISE: Final = KernelKind(
     "elementwise",

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
 from importlib import import_module
 from inspect import signature
@@ -58,7 +58,9 @@ def followed(config: ChildConfig, stuck: StuckScript | None = None) -> Iterator[
 def _following_start(start: Callable[[BaseProcess], None]) -> Callable[[BaseProcess], None]:
     @wraps(start)
     def started(process: BaseProcess) -> None:
-        config = contained(_config_of_process)(process)
+        is_of_pool = not contained(may_make_steps)(process)
+        is_followed = not is_of_pool or contained(serves_pool)(process)
+        config = contained(_config_of_child)(is_of_pool=is_of_pool) if is_followed else None
         if config is None:
             start(process)
             return
@@ -115,11 +117,6 @@ def _note_unfollowed(why: str, command: Any) -> None:
         Notes(_config.notes).remark(
             f"Not followed: {line} ({why}); run pinprof on it, or start it with a list of arguments"
         )
-
-
-def _config_of_process(process: BaseProcess) -> ChildConfig | None:
-    is_of_pool = not may_make_steps(process)
-    return None if is_of_pool and not serves_pool(process) else _config_of_child(is_of_pool=is_of_pool)
 
 
 def _config_of_child(*, is_of_pool: bool = False) -> ChildConfig | None:
@@ -233,7 +230,6 @@ def reporting_departure(leaves: Callable[[str], None]) -> Iterator[None]:
 
 
 def _is_program(path: Any) -> bool:
-    try:
+    with suppress(TypeError, ValueError, OSError):
         return os.access(path, os.X_OK) and not os.path.isdir(path)  # noqa: PTH112  a path of any type
-    except (TypeError, ValueError, OSError):
-        return False
+    return False

@@ -35,8 +35,7 @@ class ChildRecording:
     @contextmanager
     def placed(self) -> Iterator[None]:
         """Watch the steps in the block; if a function of the script marks them, mark it in the main module."""
-        with ExitStack() as undo:
-            undo.enter_context(self.marks.placed())
+        with self.marks.placed(), ExitStack() as undo:
             if self.marks.function is not None:
                 self.marks.function.mark_in_main(undo)
             yield

@@ -20,13 +20,9 @@ from pinprof.capture.job import rank_in
 from pinprof.program.user_program import IMPORT_FOLDER, is_installed, is_script
 
 FOLLOWED_LAUNCHERS = (
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "accelerate.commands.launch",
-    "accelerate.commands.accelerate_cli",
-    "deepspeed.launcher.runner",
-    "deepspeed.launcher.launch",
-    "lightning.fabric.cli",
+    *("torch.distributed.run", "torch.distributed.launch", "lightning.fabric.cli"),
+    *("accelerate.commands.launch", "accelerate.commands.accelerate_cli"),
+    *("deepspeed.launcher.runner", "deepspeed.launcher.launch"),
 )
 """Modules that start a training script."""
 LAUNCHER_PROGRAMS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "fabric")
@@ -99,7 +95,7 @@ def python_command(words: Sequence[str], environment: Mapping[str, str], folder:
     if program is None:
         return None
     if _is_this_python(program):
-        return _split([words[0], *words[1:]])
+        return _split(words)
     shebang = _shebang(program)
     if shebang and _is_this_python(Path(shebang[0])):
         return _split([*shebang, str(program), *words[1:]])
@@ -159,7 +155,8 @@ def _is_users_module(name: str, folder: Path) -> bool:
         spec = PathFinder.find_spec(top) or find_spec(top)
     except (ImportError, ValueError):
         return False
-    return spec is not None and spec.origin is not None and not _is_installed(spec.origin)
+    origin = spec.origin if spec else None
+    return origin is not None and origin not in {"built-in", "frozen"} and not is_installed(origin)
 
 
 def _is_users_script(path: Path) -> bool:
@@ -167,11 +164,7 @@ def _is_users_script(path: Path) -> bool:
         return True
     if not is_script(path):
         return False
-    return not _is_installed(str(path)) and path.resolve().parent != Path(sys.executable).parent.resolve()
-
-
-def _is_installed(path: str) -> bool:
-    return is_installed(path) or path in {"built-in", "frozen"}
+    return not is_installed(str(path)) and path.resolve().parent != Path(sys.executable).parent.resolve()
 
 
 SPAWNED_BY_TORCH = "torch.multiprocessing.spawn"
@@ -196,4 +189,4 @@ def _trains(function: Any) -> bool:
     if getattr(function, "__module__", None) == SPAWNED_BY_TORCH:
         return True
     code = getattr(unwrap(function), "__code__", None) or getattr(type(function).__call__, "__code__", None)
-    return code is not None and not _is_installed(code.co_filename)
+    return code is not None and not is_installed(code.co_filename)

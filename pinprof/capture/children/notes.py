@@ -27,19 +27,17 @@ Noted = TypeVar("Noted")
 
 
 class ChildConfig(msgspec.Struct, frozen=True):
-    """How to record a child.
-
-    `path` is the trace of the script itself; the names of the children's traces follow from it. `options` are those of
-    `profile()`. The children write into the folder `notes`. `inherited` is the rank in the environment of the starting
-    process: a child with the same rank only helps that process.
-    """
+    """How to record a child."""
 
     path: str
+    """The trace of the script itself; the names of the children's traces follow from it."""
     step_marker: str
     keep_going: bool
     options: RecordingOptions
     notes: str
+    """The folder into which the children write."""
     inherited: Rank | None = None
+    """The rank in the environment of the starting process: a child with the same rank only helps that process."""
 
 
 class ChildStart(msgspec.Struct, frozen=True):
@@ -86,8 +84,6 @@ class ChildRun:
         return self.rank is None, self.rank or 0, str(self.path)
 
 
-TakenBy = Literal["recorded", "at work"]
-"""Why a process cannot start a trace: another process has recorded it, or is recording it."""
 HIDDEN_FOLDER_PREFIX = ".pinprof-"
 """How the names of hidden folders beside traces begin; the number of the process that made the folder follows."""
 FIRST_STEP_WITHIN_S = 60.0
@@ -105,8 +101,7 @@ def notes_folder() -> Iterator[Path]:
         try:
             folder = undo.enter_context(temporary_folder())
         except OSError as error:
-            why = f"no temporary folder can be made ({error.strerror}); TMPDIR names another place"
-            raise CaptureError(why) from error
+            raise CaptureError(f"no temporary folder can be made ({error.strerror}); set TMPDIR") from error
         yield folder
 
 
@@ -121,14 +116,14 @@ class Notes:
         with suppress(OSError):
             (self.folder / f"{process}.followed").touch()
 
-    def start(self, base: Path, rank: Rank | None) -> "ChildStart | TakenBy":
-        """Claim the trace of a rank, or of the next numbered child, for this process."""
+    def start(self, base: Path, rank: Rank | None) -> ChildStart | Literal["recorded", "at work"]:
+        """Claim the trace of a rank, or of the next child, unless another process has recorded it, or is at work."""
         if rank is not None:
             return self._start(f"rank{rank.rank}", path_of_rank(base, rank.rank), rank)
         starts = (self._start(f"child{number}", path_of_child(base, number), None) for number in count())
         return next(start for start in starts if isinstance(start, ChildStart) or not self.folder.is_dir())
 
-    def _start(self, name: str, path: Path, rank: Rank | None) -> "ChildStart | TakenBy":
+    def _start(self, name: str, path: Path, rank: Rank | None) -> ChildStart | Literal["recorded", "at work"]:
         file, start = self.folder / f"{name}.start", ChildStart(getpid(), str(path), rank)
         with suppress(FileNotFoundError, FileExistsError):
             _write(file, start)
@@ -208,7 +203,9 @@ class Notes:
         path, end = Path(start.path), self._end_of(start.process)
         rank, world_size = start.rank or (None, None)
         if end is None:  # it was killed; a trace that it has written is whole
-            written = path if _is_newer(path, file) else None
+            written = None
+            with suppress(OSError):
+                written = path if path.stat().st_mtime_ns >= file.stat().st_mtime_ns else None
             return ChildRun(written, rank, world_size, "", stopped=False, why=ENDED_EARLY)
         recorded = path if end.recorded else None
         return ChildRun(recorded, rank, world_size, end.marker, end.stopped, end.why, end.trains)
@@ -233,19 +230,11 @@ def _read(file: Path, kind: type[Noted]) -> Noted | None:
     return None
 
 
-def _is_newer(path: Path, than: Path) -> bool:
-    with suppress(OSError):
-        return path.stat().st_mtime_ns >= than.stat().st_mtime_ns
-    return False
-
-
 def _is_running(process: int) -> bool:
     """Return whether a process runs; a zombie does not."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
 
 
 @contextmanager

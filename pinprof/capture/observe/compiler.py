@@ -34,15 +34,11 @@ def graph_breaks() -> tuple[CompilerNote, ...]:
     """Return where the graph breaks, and why; the most frequent places first."""
     noted = getattr(_dynamo(), "graph_break_reasons", ())
     breaks = [(_user_place(broken.user_stack), _short_reason(broken.reason)) for broken in noted if broken.graph_break]
-    failed = (
-        (
-            Place(shown_file(compiled.fail_user_frame_filename), compiled.fail_user_frame_lineno, compiled.co_name),
-            f"{_short_reason(compiled.fail_reason)}{RUNS_UNCOMPILED}",
-        )
-        for compiled in _compilations()
-        if compiled.fail_reason and compiled.fail_user_frame_filename
-    )
-    return _notes((*breaks, *failed))
+    for compiled in _compilations():
+        if compiled.fail_reason and (file := compiled.fail_user_frame_filename):
+            place = Place(shown_file(file), compiled.fail_user_frame_lineno, compiled.co_name)
+            breaks.append((place, f"{_short_reason(compiled.fail_reason)}{RUNS_UNCOMPILED}"))
+    return _notes(breaks)
 
 
 def recompilations() -> tuple[CompilerNote, ...]:

@@ -3,7 +3,7 @@
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from itertools import groupby
 from threading import get_ident
@@ -236,14 +236,15 @@ def noticing_work(journal: Journal) -> Iterator[None]:
 
     captured = _noting(journal, run_log.CAPTURE, lambda _: HOST_TIME.perf_counter_ns() - began_ns)
     evaluates = _noting(journal, run_log.EVALUATION, lambda _: 0)  # only its beginning is known
-    with ExitStack() as undo:
-        undo.enter_context(journal.stops.watching())
-        undo.enter_context(replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)))
-        undo.enter_context(replaced(DataLoader, "__iter__", _timed(_noting(journal, run_log.EPOCH))))
-        undo.enter_context(replaced(torch, "save", _timed(_noting(journal, run_log.CHECKPOINT))))
-        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_begin", _timed(begun)))
-        undo.enter_context(replaced(torch.cuda.CUDAGraph, "capture_end", _timed(captured)))
-        undo.enter_context(replaced(torch.nn.Module, "eval", _timed(evaluates)))
+    with (
+        journal.stops.watching(),
+        replaced(_BaseDataLoaderIter, "__next__", _drawing(journal)),
+        replaced(DataLoader, "__iter__", _timed(_noting(journal, run_log.EPOCH))),
+        replaced(torch, "save", _timed(_noting(journal, run_log.CHECKPOINT))),
+        replaced(torch.cuda.CUDAGraph, "capture_begin", _timed(begun)),
+        replaced(torch.cuda.CUDAGraph, "capture_end", _timed(captured)),
+        replaced(torch.nn.Module, "eval", _timed(evaluates)),
+    ):
         yield
 
 

@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, Final
 
 from pinprof.ground.host_time import HOST_TIME
@@ -80,9 +81,9 @@ class Stops:
         """Return the sums so far."""
         place, times = next(iter(self._places.most_common(1)), (Place(), 0))
         oldest = self._sums.get(OLDEST_GENERATION)
-        by_hand = oldest is not None and times > oldest.count / 2
         collections = tuple(self._sums[generation] for generation in sorted(self._sums))
-        return HostStops(self._steps, self._off_cpu_ns, collections, place if by_hand else None)
+        asked_at = place if oldest is not None and times > oldest.count / 2 else None
+        return HostStops(self._steps, self._off_cpu_ns, collections, asked_at)
 
     def _note(self, phase: str, info: dict[str, Any]) -> None:
         now = HOST_TIME.perf_counter_ns()
@@ -92,15 +93,10 @@ class Stops:
             self._new.append((info["generation"], now - self._began_ns))
             self._began_ns = 0
             if info["generation"] == OLDEST_GENERATION and len(self._places) < MAX_COLLECTION_PLACES:
-                self._note_place()
+                with suppress(ValueError):  # no Python code runs: the interpreter collects as it ends
+                    self._note_line(sys._getframe(2))  # noqa: SLF001  of the code that ran, outside the wrapper
 
-    def _note_place(self) -> None:
+    def _note_line(self, frame: FrameType) -> None:
         """Note the line that asked for a collection."""
-        try:
-            frame = sys._getframe(3)  # noqa: SLF001  of the code that ran, outside `_note` and its wrapper
-        except ValueError:  # no Python code ran: the interpreter collects as it ends
-            return
-        if frame.f_code.co_names and "collect" in frame.f_code.co_names:
-            line = calling_line(frame)
-            if line:
-                self._places[line.place] += 1
+        if "collect" in frame.f_code.co_names and (line := calling_line(frame)):
+            self._places[line.place] += 1

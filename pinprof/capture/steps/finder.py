@@ -31,11 +31,7 @@ CALL_SOURCES = tuple(source for source in CYCLE_SOURCES if source is not OPTIMIZ
 
 @dataclass(frozen=True)
 class Choice:
-    """The event that marks the steps.
-
-    A step lasts from one `cycle` event to the next; it differs from `event` where a draw marks the steps, and is None
-    if the program only draws batches.
-    """
+    """The event that marks the steps; a step lasts to the next `cycle`, None if the program only draws batches."""
 
     event: StepEvent
     cycle: StepEvent | None
@@ -211,11 +207,7 @@ class StepFinder:
         return False
 
     def exhausted(self, draw: StepEvent) -> None:
-        """Undo the last draw: the DataLoader had no more batches.
-
-        If that draw ended a step, the first draw of the next epoch does not end one: the work between the two draws
-        belongs to the step that uses the first batch.
-        """
+        """Undo the last draw, which got no batch: the first draw of the next epoch then ends no step."""
         self.event_counts[BATCH_DRAWS] -= 1
         if self._since and self._since[-1] == draw:
             self._since.pop()

@@ -19,10 +19,7 @@ MARKING_DECORATOR = "__pinprof_marks_steps__"
 
 
 class FunctionCalls:
-    """Reports each call of a function, which ends the step before it; `source` is its row.
-
-    `name` is `MODULE:NAME` for a function to import. A plain NAME is a function of the script, which `change` marks.
-    """
+    """Reports calls of a function, MODULE:NAME or a NAME of the script; each call ends the step before it."""
 
     def __init__(self, name: str) -> None:
         self.name = name

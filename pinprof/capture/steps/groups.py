@@ -225,11 +225,7 @@ def pauses(gaps: Sequence[Gap]) -> list[int]:
 
 
 def group_size(gaps: Sequence[Gap]) -> int | None:
-    """Return how many optimizer steps make an iteration: the last steps came in MIN_STEP_REPEATS groups of that size.
-
-    The last group has to be complete: it ends with the step after the last gap. Only the first steps of the program,
-    which take long, may differ: at most as many as two groups have.
-    """
+    """Return the optimizer steps of an iteration, by MIN_STEP_REPEATS whole groups; those of the start may differ."""
     positions = pauses(gaps)
     sizes = [later - earlier for earlier, later in pairwise([-1, *positions, len(gaps)])]
     size = sizes[-1]

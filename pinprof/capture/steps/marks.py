@@ -196,10 +196,7 @@ class Marks(Observer):
         return thread == self._owner
 
     def _settle(self, finder: StepFinder, event: StepEvent, subject: Any) -> None:
-        """Watch calls of modules while they may decide what a step is; if one class marks the steps, only its calls.
-
-        Once optimizers or the program itself mark the steps, calls of backward are not needed any more.
-        """
+        """Watch calls of modules and of backward only while they may decide what a step is, or do decide."""
         self._choice = finder.choice
         self.needs_backward = finder.choice is None or not (
             finder.source is sources.OPTIMIZER_STEPS or finder.source.is_certain

@@ -161,10 +161,7 @@ def step() -> None:
 
 @contextmanager
 def reporting_optimizers(observer: Observer) -> Iterator[None]:
-    """Report each step of an optimizer, and note where optimizers are made; torch.compile does not compile the report.
-
-    torch calls the hook within its own range of the step, which ends slightly later.
-    """
+    """Report each step of an optimizer, slightly before torch's range of it ends, and where optimizers are made."""
     from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
     roles = observer.optimizers

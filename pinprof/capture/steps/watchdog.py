@@ -174,11 +174,7 @@ def is_programs(frame: FrameType | None, body: CodeType) -> bool:
 
 
 def has_tensors() -> bool:
-    """Return whether the program uses torch, whose import makes no tensor.
-
-    Call it in the program's own thread: another thread could hold a tuple that the program is still building, and the
-    program would fail.
-    """
+    """Return whether the program has a tensor; in its own thread, as another could hold a tuple that is being built."""
     return any(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
 
 

@@ -112,11 +112,7 @@ UNTIL_STOPPED = 0
 
 @final
 class Stretch:
-    """A recording between two moments, for a program in which nothing marks a step.
-
-    `describe` returns the facts that the trace stores, given the text of the marker. Call the methods in the thread to
-    record.
-    """
+    """A recording between two moments of the calling thread; `describe` returns what it stores, given its marker."""
 
     def __init__(
         self, path: Path, make_profiler: MakeProfiler, describe: Callable[[str], Mapping[str, object]]

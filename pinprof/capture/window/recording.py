@@ -2,11 +2,10 @@
 
 import os
 from collections.abc import Callable, Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from math import inf
 from pathlib import Path
-from types import TracebackType
 from typing import Any, final
 
 import msgspec
@@ -124,22 +123,14 @@ class Recording:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        with nullcontext() if error is None else suppress(CaptureError):  # the user must see their own exception
             self.end()
-        except CaptureError:
-            if error is None:  # the user must see their own exception
-                raise
         if error is None and not self.recorded_steps:
             raise CaptureError(self.why_nothing_recorded())
 
     def join(self, agreement: Agreement | None, count: Callable[[], int]) -> None:
-        """Begin the windows together with the other ranks of a job; `count` returns the program's steps so far.
-
-        Call it before the warm-up ends.
-        """
+        """Begin the windows with the other ranks, before the warm-up ends; `count` returns the program's steps."""
         self._agreement, self.count = agreement, count
 
     @property
@@ -148,10 +139,7 @@ class Recording:
         return self._lean.steps
 
     def watch(self) -> None:
-        """Note the irregular work of the program from now until the end; `start` calls this if you did not.
-
-        Other changes of DataLoaders have to be made after it, and undone before the end.
-        """
+        """Note irregular work until the end; change DataLoaders otherwise only after it, and undo that before."""
         if not self._watching:
             self._watching = True
             self._watched.enter_context(noticing_work(self.journal))
@@ -183,10 +171,7 @@ class Recording:
             self.restart()
 
     def restart(self, *, discard: bool = False) -> None:
-        """Begin the windows anew, because something else marks the steps now.
-
-        If a step was recorded already, the windows end instead, unless it is to be discarded; later recordings go on.
-        """
+        """Begin the windows anew for other steps; end them if a step is recorded, unless to `discard` it."""
         if self._is_abandoned or self._agreement is not None or self._restarts == MAX_RESTARTS:
             return
         if self.recorded_steps == self.options.steps and self.options.every and not discard:
@@ -216,10 +201,7 @@ class Recording:
         self._boundaries.close()
 
     def end(self) -> None:
-        """Leave the open window, if any; keep the complete steps recorded so far, and store the log of the run.
-
-        Without a complete step, keep the stretch of time, if one was recorded.
-        """
+        """Leave the open window, keep the complete steps, or else the stretch of time, and store the log of the run."""
         with ExitStack() as undo:  # all of it is undone, even if one part fails
             undo.callback(self._boundaries.close)
             undo.callback(self.stretch.end)
@@ -286,7 +268,12 @@ class Recording:
     def _warm_up(self) -> Generator[Progress, None, RecordingOptions]:
         """Warm up, and return the options of the windows to come: in a job, the same plain steps for all ranks."""
         options = self.options
-        step_ns = yield from timing.warm_up(self.journal, options, self._may_wait)
+        step_ns = yield from timing.warm_up(
+            self.journal,
+            options,
+            # this process may become a rank of a job meanwhile
+            lambda: not self._is_short() and (self._agreement is None or self._agreement.in_contact),
+        )
         agreement = self._agreement  # a script may have become a rank in the warm-up
         if agreement is None:
             return options
@@ -297,10 +284,6 @@ class Recording:
         return msgspec.structs.replace(
             options, plain_steps=agreed, plain_seconds=0.0, plain_max_seconds=inf, plain_precision=1.0
         )
-
-    def _may_wait(self) -> bool:
-        """Return whether to wait for steady steps; this process may become a rank of a job meanwhile."""
-        return not self._is_short() and (self._agreement is None or self._agreement.in_contact)
 
     def _is_short(self) -> bool:
         """Return whether its DataLoader says that the program has too few steps left; ranks of a job never do."""

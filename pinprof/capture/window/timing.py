@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import ceil
 from statistics import median
 
@@ -29,32 +28,24 @@ STEADY_SHARE = 0.1
 def warm_up(
     journal: Journal, options: RecordingOptions, may_wait: Callable[[], bool]
 ) -> Generator[Progress, None, float]:
-    """Wait at every step boundary until the steps are steady, or there were too many; return the time of a step in ns.
-
-    The time is the median of the last steps. The device is not touched. After the fewest steps, `may_wait` says whether
-    to go on until steps are steady; while a DataLoader is filling its queues, they are not.
-    """
+    """Wait until steps are steady, as far as `may_wait`, and return the median of the last ones in ns."""
     clock, batches = journal.clock, journal.batch_source
     marks_ns = [clock.now_ns()]
     while not _is_over(marks_ns, options, batches) and (len(marks_ns) <= options.warmup or may_wait()):
         yield Progress("warm-up", len(marks_ns), options.warmup)
         marks_ns.append(clock.now_ns())
-    times = _times(marks_ns)
-    return median(times[-COMPARED_STEPS:]) if times else 0.0
-
-
-def _times(marks_ns: Sequence[int]) -> list[int]:
-    return [end - start for start, end in pairwise(marks_ns)]
+    times = np.diff(marks_ns)
+    return float(np.median(times[-COMPARED_STEPS:])) if len(times) else 0.0
 
 
 def _is_over(marks_ns: Sequence[int], options: RecordingOptions, batches: BatchSource) -> bool:
     steps = len(marks_ns) - 1
     if steps < options.warmup:
         return False
-    if steps >= options.most_warmup or marks_ns[-1] - marks_ns[0] >= WARM_UP_S * NS_PER_S:
+    if steps >= max(options.warmup, options.max_warmup) or marks_ns[-1] - marks_ns[0] >= WARM_UP_S * NS_PER_S:
         return True
     is_unsteady = marks_ns[-1] - marks_ns[options.warmup] >= UNSTEADY_S * NS_PER_S
-    return not batches.is_filling and (is_unsteady or is_steady(_times(marks_ns)))
+    return not batches.is_filling and (is_unsteady or is_steady(np.diff(marks_ns).tolist()))
 
 
 def is_steady(times: Sequence[int]) -> bool:

@@ -43,11 +43,7 @@ def torch_profiler(options: RecordingOptions, steps: int) -> torch.profiler.prof
 
 
 class _OneCycle(torch.profiler.profile):
-    """Records one cycle of steps, without torch's warnings.
-
-    torch up to 2.11 warns that it forgets the events of earlier cycles. If asked to keep them, it parses all events at
-    once, which takes half a minute for 200,000.
-    """
+    """Records one cycle without torch's warning that it forgets earlier ones: to keep them takes half a minute."""
 
     def prepare_trace(self) -> None:
         with _silence():
@@ -83,20 +79,13 @@ def warm_up_profiler(profiler: torch.profiler.profile) -> Generator[Progress, No
 def write_trace(profiler: torch.profiler.profile, path: Path) -> None:
     """Write the recorded trace to `path`, whole or not at all; compress it if the name ends in .gz."""
     with unfinished(path) as temporary:
-        if not is_packed(path):
-            _export(profiler, temporary)
-            return
-        plain = temporary.with_suffix("")
-        _export(profiler, plain)
-        with FileIO(plain) as exported, trace_file(temporary, "wb") as packed:
-            shutil.copyfileobj(exported, packed, COPIED_BYTES)
-
-
-def _export(profiler: torch.profiler.profile, path: Path) -> None:
-    """Export the trace. Raises OSError if torch wrote none, which torch itself only logs."""
-    profiler.export_chrome_trace(str(path))
-    if not path.is_file():
-        raise OSError("torch could not write its trace; the disk may be full, or files limited in size (ulimit -f)")
+        plain = temporary.with_suffix("") if is_packed(path) else temporary
+        profiler.export_chrome_trace(str(plain))
+        if not plain.is_file():  # torch only logs that
+            raise OSError("torch could not write its trace; the disk may be full, or files limited in size (ulimit -f)")
+        if plain != temporary:
+            with FileIO(plain) as exported, trace_file(temporary, "wb") as packed:
+                shutil.copyfileobj(exported, packed, COPIED_BYTES)
 
 
 @contextmanager
@@ -160,10 +149,7 @@ TRACE_SUFFIXES = (".json", ".json.gz")
 
 
 def writable_target(path: Path, options: RecordingOptions) -> Path:
-    """Return the absolute `path` if a trace can be written there. Raises CaptureError otherwise.
-
-    It is absolute because the program may change its working directory before pinprof writes the file.
-    """
+    """Return the path, absolute as the program may change its folder. Raises CaptureError if it is not writable."""
     if not path.name.endswith(TRACE_SUFFIXES):
         raise CaptureError(f"{path}: a trace's name must end in {' or '.join(TRACE_SUFFIXES)}")
     if not path.absolute().parent.is_dir():
@@ -176,11 +162,7 @@ def writable_target(path: Path, options: RecordingOptions) -> Path:
 
 
 def description(plain: PlainWindow | None, marker: str) -> dict[str, object]:
-    """Return the facts that pinprof stores in the trace.
-
-    They are versions, GPU, rank, the marker of steps, the step without the profiler, the memory pinned now, and whether
-    multiprocessing started the process: tensors sent to it lie in shared memory.
-    """
+    """Return the facts that pinprof stores; tensors sent to a `spawned` process lie in shared memory."""
     rank = rank_of_process()
     return {
         "pinprof_version": VERSION,

@@ -6,13 +6,7 @@ import msgspec
 import numpy as np
 
 from pinprof.document import converted
-from pinprof.trace.lines import (
-    OpPlace,
-    RecordedLines,
-    backward_of_metadata,
-    contexts_of_metadata,
-    watched_of_metadata,
-)
+from pinprof.trace.lines import OpPlace, RecordedLines, backward_of_metadata, contexts_of_metadata, watched_of_metadata
 from pinprof.trace.metadata.info import Device, HostMemory, Info, Made, PlainStep, UnreadGradients
 from pinprof.trace.metadata.run_log import RunLog, run_of_metadata
 from pinprof.trace.metadata.sampled_stacks import host_of_metadata

@@ -12,11 +12,7 @@ from pinprof.trace.reader.salvage import salvage
 
 
 def with_events(content: Iterable[bytes], events: Iterable[bytes], on_cut: Callable[[], object]) -> Iterator[bytes]:
-    """Yield the text of a trace file with one or more events after its own, as pieces of bytes.
-
-    A file that was cut off is closed after its last whole event; then `on_cut` is called. Raises TraceError, without
-    the name, if this is not a trace.
-    """
+    """Yield the text of a trace file with more events; one that was cut off is closed (`on_cut`). Raises TraceError."""
     blocks = Blocks(content)
     before = b""
     for block in blocks:

@@ -77,7 +77,8 @@ def assemble(path: str, read: FileContent) -> Trace:
     parts.clear()
     ops, annotations, functions, overheads = (columns.host_events(category) for category in HOST_CATEGORIES)
     calls, gpu, syncs, memory = columns.calls(), columns.activities(), columns.syncs(), columns.memory()
-    _check_bounds(path, read.shared, gpu)
+    if len(read.shared.threads) > MAX_TRACKS or len(np.unique(gpu.device)) > MAX_GPUS:
+        raise TraceError(f"{path}: has more threads, streams or GPUs than any process")
     shapes, sizes = columns.by_op(lookups), columns.by_op(input_sizes)
     skipped, skipped_kinds = columns.not_usable(malformed)
     cut = Cut(read.cut, columns.last_ns) if read.cut else None
@@ -120,13 +121,6 @@ def _by_row(parts: list[FilePart], recorded: list[Mapping[int, Recorded]]) -> di
     return {
         begin + row: value for begin, of_part in zip(begins, recorded, strict=False) for row, value in of_part.items()
     }
-
-
-def _check_bounds(path: str, shared: Shared, gpu: Activities) -> None:
-    if len(shared.threads) > MAX_TRACKS:
-        raise TraceError(f"{path}: has {len(shared.threads):,} threads and streams, more than any process")
-    if len(np.unique(gpu.device)) > MAX_GPUS:
-        raise TraceError(f"{path}: has work of more than {MAX_GPUS:,} GPUs, more than any process uses")
 
 
 def _before(missing_end: Cut | None, steps: tables.Steps) -> tables.Steps:
@@ -173,14 +167,12 @@ class _Columns:
 
     def not_usable(self, malformed: int) -> tuple[dict[str, int], dict[tables.EventKind, int]]:
         """Return how many events are not usable, by why and by what they were; `malformed` ones have no row."""
-        reasons = {"malformed": malformed} if malformed else {}
-        kinds: dict[tables.EventKind, int] = {"unknown": malformed} if malformed else {}
-        return self._skipped | reasons, self._skipped_kinds() | kinds
-
-    def _skipped_kinds(self) -> dict[tables.EventKind, int]:
         rows = np.flatnonzero(~self._usable & (self._file.category >= 0))
         categories, names = self._file.category[rows].tolist(), self._name[self._file.name[rows]].tolist()
-        return dict(Counter(map(self._kind, categories, names)))
+        kinds: dict[tables.EventKind, int] = dict(Counter(map(self._kind, categories, names)))
+        if not malformed:
+            return self._skipped, kinds
+        return self._skipped | {"malformed": malformed}, kinds | {"unknown": malformed}
 
     def _kind(self, category: int, name: int) -> tables.EventKind:
         text = KNOWN_CATEGORIES[category]

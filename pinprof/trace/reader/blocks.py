@@ -195,11 +195,7 @@ def _last_comma(text: bytes) -> tuple[int, bool]:
 
 
 def _last_seam(text: bytes) -> int:
-    """Return where the last event begins that is recognized as one; 0 if it is the only one.
-
-    If the arguments of an event hold two objects in a row, the second one is taken for an event if it has a key `ph`;
-    no program is known to write such arguments.
-    """
+    """Return where the last event begins, 0 if it is the only one; an object with `ph` in arguments counts as one."""
     position = len(text)
     for _ in range(MAX_BRACES_TRIED):
         position = text.rfind(b"{", 0, position)

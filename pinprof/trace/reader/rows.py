@@ -209,7 +209,7 @@ def part_of_block(block: bytes, shared: Shared) -> FilePart:
                 return _part(decode_timed_events(data), shared, _exact_times, decode_arguments)
             except InexactError:
                 shared.exact_times = False  # such as times since 1970; other blocks will have them, too
-        return _part(decode_exact_events(data), shared, _decimal_times, decode_arguments)
+        return _part(decode_exact_events(data), shared, nanoseconds, decode_arguments)
     try:
         return part_of_events(*decode_events(data), shared)
     except NOT_EVENTS:
@@ -221,16 +221,12 @@ def part_of_block(block: bytes, shared: Shared) -> FilePart:
 
 def part_of_events(events: Sequence[Event], malformed: int, shared: Shared, *, repaired: int = 0) -> FilePart:
     """Return the part of a file that consists of these events."""
-    part = _part(events, shared, _decimal_times, lambda chosen: [event.args or NO_ARGS for event in chosen])
+    part = _part(events, shared, nanoseconds, lambda chosen: [event.args or NO_ARGS for event in chosen])
     return replace(part, malformed=malformed, entries=len(events) + malformed, repaired=repaired)
 
 
 def _exact_times(microseconds: Sequence[float]) -> ReadTimes:
     return exact_nanoseconds(microseconds), np.ones(len(microseconds), bool)
-
-
-def _decimal_times(microseconds: Sequence[msgspec.Raw]) -> ReadTimes:
-    return nanoseconds(microseconds)
 
 
 def _part(events: Sequence[Event], shared: Shared, times: Callable[[Any], ReadTimes], arguments: Any) -> FilePart:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, TypeAlias
 
 from pinprof.ground.errors import TraceError
 
@@ -21,23 +21,8 @@ MAX_UNPACKED_BYTES = 2**36
 """A file that unpacks to more than 64 GiB is one, too; the largest traces that can be opened have a tenth of that."""
 
 
-class Unpacker(Protocol):
-    """The common interface of the unpackers of gzip and zstd, as of those of bz2 and lzma."""
-
-    @property
-    def eof(self) -> bool:
-        """Whether the member is complete."""
-
-    @property
-    def needs_input(self) -> bool:
-        """Whether the data given so far yields no more content."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """The data after the member."""
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Return some more of the content."""
+Unpacker: TypeAlias = Any
+"""An unpacker with the interface of those of bz2 and lzma."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ def find_model_calls(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> Mod
         return no_model_calls()
     if len(marked):
         marked = outer(annotations, marked[of_busiest(annotations, marked)])
-        sizes = [_size_in(annotations.name_of(row)) for row in marked.tolist()]
+        marks = (BATCH_IN_MARK.fullmatch(annotations.name_of(row)) for row in marked.tolist())
+        sizes = [(int(mark[1]), int(mark[1]) * int(mark[2])) for mark in marks if mark]
         found = _calls_at(annotations, marked, sizes)
     else:
         found = _calls_by_lookups(recorded, shapes)
@@ -88,18 +89,17 @@ def _calls_at(events: HostEvents, rows: Int64s, sizes: Sequence[tuple[int, int]]
     return ModelCalls(events.start_ns[rows], events.end_ns[rows], decodes, requests, tokens, thread)
 
 
-def _size_in(mark: str) -> tuple[int, int]:
-    requests, tokens = map(int, BATCH_IN_MARK.fullmatch(mark).groups())  # type: ignore[union-attr]  # only such marks come here
-    return requests, requests * tokens
-
-
 def _calls_by_lookups(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> ModelCalls:
     """Return a call for each first lookup, and for each call of compiled code that has one in it."""
     ops, is_lookup = recorded.ops, recorded.ops.named(EMBEDDING_OP.__eq__)
     begins = np.flatnonzero(is_lookup | ops.named(lambda name: name.startswith(REGION_PREFIX)))
     begins = begins[of_busiest(ops, begins)]
     lookups, regions = begins[is_lookup[begins]], outer(ops, begins[~is_lookup[begins]])
-    lookups = _first_of_calls(ops, _of_first_table(lookups, shapes))
+    # the lookups in the table with most of them that have a product since the one before
+    used = [str(dims[0]) if (dims := _dims(shapes.get(row))) else "" for row in lookups.tolist()]
+    lookups = lookups[np.array(used) == max(used, key=used.count, default="")]
+    products = ops.start_ns[ops.named(PRODUCT_OP.fullmatch)]
+    lookups = lookups[np.diff(np.searchsorted(products, ops.start_ns[lookups]), prepend=-1) > 0]
     regions = regions[_launches(recorded, FUSED_LOOKUP, regions)]
     begins = outer(ops, np.sort(np.concatenate((lookups, regions))))
     sizes = [_size_of(shapes.get(row)) for row in begins.tolist()]
@@ -108,19 +108,6 @@ def _calls_by_lookups(recorded: RecordedWork, shapes: Mapping[int, bytes]) -> Mo
     is_region = np.isin(begins, regions)
     by_kernel = (few & ~many) | (is_region & many.any())
     return replace(found, decodes=np.where(found.requests == NONE, by_kernel, found.decodes))
-
-
-def _of_first_table(lookups: Int64s, shapes: Mapping[int, bytes]) -> Int64s:
-    """Return the lookups in the table with most of them, the first of several; all where shapes are not recorded."""
-    tables = [str(dims[0]) if (dims := _dims(shapes.get(row))) else "" for row in lookups.tolist()]
-    return lookups[np.array(tables) == max(tables, key=tables.count, default="")]
-
-
-def _first_of_calls(ops: HostEvents, lookups: Int64s) -> Int64s:
-    """Return the lookups that have a product since the one before."""
-    products = ops.start_ns[ops.named(PRODUCT_OP.fullmatch)]
-    before = np.searchsorted(products, ops.start_ns[lookups])
-    return lookups[np.diff(before, prepend=-1) > 0]
 
 
 def _launches(recorded: RecordedWork, kernel: re.Pattern[str], around: Int64s) -> Bools:

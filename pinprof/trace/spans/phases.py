@@ -155,10 +155,7 @@ def optimizer_within(trace: Trace, begin_ns: int, end_ns: int) -> bool:
 
 
 def casts_of_weights(trace: Trace, one_pass: Pass) -> Int64s | None:
-    """Return the casts of weights and biases in a pass; None if the trace does not separate them from activations.
-
-    The casts of an op come in the order of its arguments: the input, the weight, the bias, each only if it is cast.
-    """
+    """Return the casts of weights and biases, which come after the input's; None if these cannot be told apart."""
     parent = trace.links.op_parent[one_pass.casts]
     _, which, count = np.unique(parent, return_inverse=True, return_counts=True)
     order = np.lexsort((trace.ops.start_ns[one_pass.casts], which))

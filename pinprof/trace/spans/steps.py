@@ -1,7 +1,6 @@
 """Finds the steps of a trace: by the profiler's marks, a server's, calls of a model, an annotation, or repetition."""
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -51,7 +50,10 @@ def find_steps(recorded: RecordedWork, model_calls: ModelCalls) -> Steps:
         repeated = None if steps else _repeated_steps(recorded)
         if repeated and _are_steps(recorded, repeated):
             return repeated
-        part = f": {repeated.marker} {len(repeated)} times{_in_network(recorded)}" if repeated else ""
+        if repeated:
+            rows, functions = _outer_modules(recorded), recorded.functions
+            network = functions.name_of(rows[0]).removeprefix(MODULE_PREFIX) if len(rows) == 1 else ""
+            part = f": {repeated.marker} {len(repeated)} times" + (f" in one call of {network}" if network else "")
     return steps or _whole_trace(recorded, part)
 
 
@@ -115,13 +117,9 @@ def _are_steps(recorded: RecordedWork, steps: Steps) -> bool:
     loads = annotations.start_ns[annotations.named(LOADER_MARK.match)]
     updates = gpu.named(UPDATE.search)
     updated = calls.start_ns[recorded.launch[updates]] if steps.on_host else gpu.start_ns[updates]
-    return any(_in_each(steps, time) for time in (loads, updated, *_network_ends(recorded)))
-
-
-def _in_network(recorded: RecordedWork) -> str:
-    """Return the network that is called once, and calls all others, in words; empty if there is none."""
-    rows, functions = _outer_modules(recorded), recorded.functions
-    return f" in one call of {functions.name_of(rows[0]).removeprefix(MODULE_PREFIX)}" if len(rows) == 1 else ""
+    rows, functions = _outer_modules(recorded), recorded.functions  # they begin before the first launch
+    ends = [functions.end_ns[rows[same]] for same in tables.rows_by(functions.name[rows])]
+    return any(_in_each(steps, time) for time in (loads, updated, *ends))
 
 
 def _optimizer_times(recorded: RecordedWork) -> list[Int64s]:
@@ -135,13 +133,6 @@ def _pass_times(recorded: RecordedWork) -> list[Int64s]:
     launched = recorded.calls.start_ns[recorded.launch[recorded.launch != NONE]]
     inside = contains(times, launched)
     return [launched[inside], launched[~inside]] if inside.any() else []
-
-
-def _network_ends(recorded: RecordedWork) -> Iterator[Int64s]:
-    """Yield when the calls of each network end that no other network calls; they begin before the first launch."""
-    rows, functions = _outer_modules(recorded), recorded.functions
-    for same in tables.rows_by(functions.name[rows]):
-        yield functions.end_ns[rows[same]]
 
 
 def _outer_modules(recorded: RecordedWork) -> Int64s:
@@ -304,12 +295,10 @@ def serving_marks(annotations: HostEvents) -> tuple[str, Int64s] | None:
     for marks in MARKS:
         rows = np.flatnonzero(annotations.named(marks.name.fullmatch))
         if len(rows):
-            server = SGLANG if _is_of_sglang(annotations.names) else marks.server
+            own = [other.name for other in MARKS if other.server == SGLANG]
+            is_of_sglang = any(
+                "sglang" in name or any(mark.fullmatch(name) for mark in own) for name in annotations.names
+            )
+            server = SGLANG if is_of_sglang else marks.server
             return f"{server}'s {marks.kind}", outer(annotations, rows[of_busiest(annotations, rows)])
     return None
-
-
-def _is_of_sglang(names: Sequence[str]) -> bool:
-    """Return whether any name in the trace, also of a Python function, is SGLang's."""
-    own = [marks.name for marks in MARKS if marks.server == SGLANG]
-    return any("sglang" in name or any(pattern.fullmatch(name) for pattern in own) for name in names)
