@@ -118,7 +118,12 @@ def recorded_ranks(traces: TraceSource | Sequence[TraceSource] | Mapping[int, Tr
 def _by_rank(recordings: Sequence[EventColumns]) -> dict[int, EventColumns]:
     by_rank: dict[int, EventColumns] = {}
     for recording in recordings:
-        rank = _rank_of(recording, alone=len(recordings) == 1)
+        found = (recording.rank, rank_in_name(recording.path), 0 if len(recordings) == 1 else None)
+        rank = next((rank for rank in found if rank is not None), None)
+        if rank is None:
+            raise PinprofError(
+                f"the rank of {shown(recording.path)} is unknown; say which is which: {{0: path, 1: path}}"
+            )
         if rank in by_rank:
             both = f"{shown(by_rank[rank].path)} and {shown(recording.path)}"
             raise PinprofError(f"{both} are both of rank {rank}; say which is which: {{0: path, 1: path}}")
@@ -132,16 +137,6 @@ def _file(source: TraceSource) -> str:
     if source.path == shown(STANDARD_INPUT) or CENSORED in source.path:
         raise TraceError(f"{source.path}: HTA needs to read this trace again; give its file or URL instead")
     return source.path
-
-
-def _rank_of(recording: EventColumns, *, alone: bool) -> int:
-    for rank in (recording.rank, rank_in_name(recording.path)):
-        if rank is not None:
-            return rank
-    if not alone:
-        name = shown(recording.path)
-        raise PinprofError(f"the rank of {name} is unknown; say which is which: {{0: path, 1: path}}")
-    return 0
 
 
 def check_output(output: str, traces: Mapping[int, str]) -> None:

@@ -196,19 +196,12 @@ def status_after(exc: BaseException) -> int:
     except SystemExit as leaving:
         return _exit_status(leaving)
     except BaseException as error:  # noqa: BLE001  the program's own hook fails, or the program has removed it
-        _cut_context(error, exc)
+        error.__context__ = None  # python calls its hook outside of all handlers
         _print_as_python("Error in sys.excepthook:")
         sys.__excepthook__(type(error), hide_own_frames(error), error.__traceback__)
         _print_as_python("\nOriginal exception was:")
         sys.__excepthook__(type(exc), exc, exc.__traceback__)
     return INTERRUPTED if isinstance(exc, KeyboardInterrupt) else 1
-
-
-def _cut_context(error: BaseException, exc: BaseException) -> None:
-    """Remove the exception from the context of the error: python calls its hook outside of all handlers."""
-    while error.__context__ is not None and error.__context__ is not exc:
-        error = error.__context__
-    error.__context__ = None
 
 
 def _exit_status(exc: SystemExit) -> int:

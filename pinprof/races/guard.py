@@ -31,6 +31,7 @@ else:
 Mode = Literal["warn", "raise", "collect"]
 NO_GPU = "torch sees no GPU, so there was no copy to follow."
 NOTHING_TO_FOLLOW = "There was no asynchronous copy between pinned memory and a GPU to follow."
+NOTHING_TO_FOLLOW = "There was no asynchronous copy between pinned memory and a GPU to follow."
 COMPILED_UNSEEN = "torch.compile has compiled code: the guard sees only its inputs and outputs"
 
 
@@ -98,11 +99,7 @@ class Guard:
             self._watch.forget()
 
     def __str__(self) -> str:
-        clean = (
-            "There was no asynchronous copy between pinned memory and a GPU to follow."
-            if self._gpu.is_there()
-            else NO_GPU
-        )
+        clean = NOTHING_TO_FOLLOW if self._gpu.is_there() else NO_GPU
         if self.followed:
             copies = counted(self.followed, "asynchronous copy", "asynchronous copies")
             clean = f"No unsafe use of host memory was seen: {copies} followed."

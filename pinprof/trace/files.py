@@ -15,8 +15,7 @@ from pinprof.ground.errors import TraceError
 from pinprof.ground.standard_streams import is_terminal
 from pinprof.ground.units import listed
 from pinprof.ground.urls import STANDARD_INPUT, has_secret_of, is_url, redacted, shown
-from pinprof.trace.reader.not_a_trace import START_BYTES, check_start, refused_name
-from pinprof.trace.reader.unpack import is_packed
+from pinprof.trace.reader.not_a_trace import refused_name
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 MAX_STREAM_BYTES = 1 << 33
@@ -219,24 +218,12 @@ def readable_twice(path: str) -> Iterator[str]:
     with tempfile.NamedTemporaryFile(prefix="pinprof-") as copy:
         try:
             with open_trace(path) as stream:
-                start = _start(stream)
-                copy.write(start)
                 shutil.copyfileobj(stream, copy)
             copy.flush()
         except (TraceError, OSError) as error:
             why = error if isinstance(error, TraceError) else f"cannot be read ({error.strerror or error})"
             raise TraceError(f"{shown(path)}: {why}") from error
         yield copy.name
-
-
-def _start(stream: BinaryIO) -> bytes:
-    """Return the beginning of a stream; raises TraceError if no trace begins like that."""
-    start = b""
-    while len(start) < START_BYTES and (more := stream.read(START_BYTES - len(start))):
-        start += more
-    if not is_packed(start):
-        check_start(start)
-    return start
 
 
 def _standard_input() -> BinaryIO:

@@ -196,7 +196,10 @@ class RepeatedRecordings:
         while True:
             times_ns, step_ns = yield from self._await_next(every, cost_ns)
             begin_ns, first = clock.now_ns(), steps_made()
-            if (yield from self._record_next(steps, latest(path), _plain(times_ns), marker)):
+            longest_ns = UNLIKE_STEP_FACTOR * median(times_ns)
+            usual_ns = [time_ns for time_ns in times_ns if time_ns <= longest_ns]
+            plain = PlainWindow.of(times_ns, fmean(usual_ns) / NS_PER_MS)
+            if (yield from self._record_next(steps, latest(path), plain, marker)):
                 report(latest(path), steps_made())
             cost_ns = clock.now_ns() - begin_ns - int((steps_made() - first) * step_ns)
 
@@ -229,10 +232,3 @@ class RepeatedRecordings:
             with suppress(CaptureError):  # the program's end may cut it short
                 boundaries.close()
         return True
-
-
-def _plain(times_ns: list[int]) -> PlainWindow:
-    usual_ns = median(times_ns)
-    return PlainWindow.of(
-        times_ns, fmean(time_ns for time_ns in times_ns if time_ns <= UNLIKE_STEP_FACTOR * usual_ns) / NS_PER_MS
-    )

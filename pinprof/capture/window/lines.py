@@ -109,24 +109,19 @@ MAX_WAITS_IN_SEQUENCES = 20_000
 """The most waits in all sequences together; a detector with 500 waits in each of 200 different steps has 100,000."""
 
 
-class _Frame(NamedTuple):
-    code: CodeType
-    instruction: int
-    line: int
-
-
 class _Caller(NamedTuple):
     """A stack from which a wait was called, innermost first, and the line of the user's code in it."""
 
     line: SourceLine
-    frames: tuple[_Frame, ...]
+    frames: tuple[tuple[CodeType, int, int], ...]
+    """Code, offset of the instruction and line of each."""
     is_main: bool
 
     def described(self) -> WatchedWait:
         """Return the line with its stack, what was called, and the role of the thread, without any waits."""
         place = self.line.line, self.line.function
-        users = next(frame for frame in self.frames if (frame.line, frame.code.co_name) == place)
-        called, waited = (called_at(frame.code, frame.instruction) for frame in (users, self.frames[0]))
+        users = next(frame for frame in self.frames if (frame[2], frame[0].co_name) == place)
+        called, waited = (called_at(code, instruction) for code, instruction, _ in (users, self.frames[0]))
         return WatchedWait(self.line, called, waited, "main" if self.is_main else "other", 0, ())
 
 
@@ -196,7 +191,7 @@ class Watcher:
 
     def _add(self, line: SourceLine, frame: FrameType) -> int:
         programs = (caller for caller in callers(frame) if not caller.f_code.co_filename.startswith(OWN_FOLDERS))
-        frames = tuple(_Frame(caller.f_code, caller.f_lasti, caller.f_lineno) for caller in programs)
+        frames = tuple((caller.f_code, caller.f_lasti, caller.f_lineno) for caller in programs)
         self._callers.append(_Caller(line, frames, threading.get_ident() == self._main))
         self._steps.append(Counter())
         self._step_of_newest_line = self.step

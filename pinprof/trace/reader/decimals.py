@@ -14,12 +14,9 @@ from pinprof.trace.tables import Bools, Int64s
 
 MAX_DIGITS = 19
 """More decimal digits do not fit int64."""
-MAX_WIDTH = 32
-"""Longer texts are parsed singly."""
 MAX_EXACT_US = 2**43
 """Smaller doubles are closer to each other than nanoseconds."""
 _MAX = np.iinfo(np.int64).max
-_INVALID = np.iinfo(np.int64).min
 
 
 class InexactError(ValueError):
@@ -46,13 +43,8 @@ def nanoseconds(texts: Sequence[bytes | msgspec.Raw]) -> tuple[Int64s, Bools]:
         return np.empty(0, np.int64), np.empty(0, bool)
     if (usual := _usual_decimals(b",".join(texts), len(texts))) is not None:
         return usual, np.ones(len(usual), bool)
-    texts = list(map(bytes, texts))
-    column = np.array([text if len(text) <= MAX_WIDTH else b"" for text in texts], dtype=bytes)
-    value, plain = _plain_decimals(column)
-    for row in np.flatnonzero(~plain).tolist():
-        value[row] = _any_number(texts[row])
-    valid = value != _INVALID
-    return np.where(valid, value, 0), valid
+    values = [_any_number(bytes(text)) for text in texts]
+    return np.array([value or 0 for value in values], np.int64), np.array([value is not None for value in values])
 
 
 def _usual_decimals(texts: bytes, count: int) -> Int64s | None:
@@ -66,36 +58,14 @@ def _usual_decimals(texts: bytes, count: int) -> Int64s | None:
     return value if is_exact else None
 
 
-def _plain_decimals(column: np.ndarray) -> tuple[Int64s, Bools]:
-    """Parse `digits[.digits]`, one position of all rows at a time; return the values, and which rows have that form."""
-    characters = np.ascontiguousarray(column.view(np.uint8).reshape(len(column), -1).T)
-    value = np.zeros(len(column), np.int64)
-    plain = characters[0] != 0
-    decimals = np.full(len(column), -1)  # -1 before the point
-    digits = np.zeros(len(column), np.int64)
-    round_up = np.zeros(len(column), bool)
-    for character in characters:
-        digit = character - np.uint8(ord("0"))
-        is_digit = digit < 10  # noqa: PLR2004
-        is_point = (character == ord(".")) & (decimals < 0)
-        plain &= is_digit | is_point | (character == 0)
-        taken = is_digit & (decimals < 3)  # noqa: PLR2004  nanoseconds are the third decimal of a microsecond
-        value = np.where(taken, value * 10 + digit, value)
-        round_up |= is_digit & (decimals == 3) & (digit >= 5)  # noqa: PLR2004
-        digits += taken
-        decimals += is_point | (is_digit & (decimals >= 0))
-    scale = 10 ** (3 - np.clip(decimals, 0, 3))
-    plain &= (digits > 0) & (digits <= MAX_DIGITS) & (value >= 0) & (value < _MAX // scale)  # 19 digits may wrap around
-    return value * scale + round_up, plain
-
-
-def _any_number(text: bytes) -> int:
-    """Parse a number with a sign, an exponent or quotes, which `_plain_decimals` cannot."""
+def _any_number(text: bytes) -> int | None:
+    """Return the time of any number, also with a sign, an exponent or quotes; None if it is none, or does not fit."""
     try:
         number = Decimal(text.decode("ascii").strip('" '))
     except (InvalidOperation, ValueError):
-        return int(_INVALID)
+        return None
     # Arithmetic with a number out of Decimal's range raises; one of as many digits as its exponent says is slow.
-    if not number.is_finite() or (number and number.adjusted() >= MAX_DIGITS) or number.copy_abs() >= _MAX // 1000:
-        return int(_INVALID)
-    return int(number.quantize(Decimal("0.001"), "ROUND_HALF_UP") * 1000)  # a product would round to 28 digits first
+    if not number.is_finite() or (number and number.adjusted() >= MAX_DIGITS):
+        return None
+    value = int(number.quantize(Decimal("0.001"), "ROUND_HALF_UP") * 1000)  # a product would round to 28 digits first
+    return value if abs(value) < _MAX else None
