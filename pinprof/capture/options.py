@@ -10,12 +10,9 @@ from pinprof.ground.errors import CaptureError
 from pinprof.ground.units import counted
 
 NS_PER_S = 1_000_000_000
-MIN_TIMED_STEPS = 3
-"""The mean of fewer steps says nothing about their spread."""
-WARM_UP_STEPS = 2
-"""Steps that the profiler runs before it records: they pay for its start."""
-WARM_UP_S = 120.0
-"""A warm-up takes no longer than this, whatever its number of steps."""
+MIN_TIMED_STEPS = 3  # the mean of fewer steps says nothing about their spread
+WARM_UP_STEPS = 2  # steps that the profiler runs before it records: they pay for its start
+WARM_UP_S = 120.0  # a warm-up takes no longer than this, whatever its number of steps
 
 
 class Progress(NamedTuple):
@@ -36,8 +33,7 @@ def in_code(steps: int) -> str:
     return f"warmup=1, max_warmup=1, plain_steps=0, steps={recorded}" if recorded > 0 else ""
 
 
-TIMED_PER_RECORDED = 4
-"""Steps that are timed without a profiler for each recorded one, in a program of few steps."""
+TIMED_PER_RECORDED = 4  # steps that are timed without a profiler for each recorded one, in a program of few steps
 
 
 def recordable_of(steps: int) -> int:

@@ -38,8 +38,7 @@ THREADS_END_WITHIN_S = 5.0
 """How long to wait for threads that make steps, after the program was stopped: each ends at its next one."""
 CHILDREN_WAIT_S = 300.0
 """How long to wait for processes that still record when the script has ended; ranks of a job get the same time."""
-CHILDREN_WAIT_AFTER_FAILURE_S = 10.0
-"""The same if the script has failed or was stopped."""
+CHILDREN_WAIT_AFTER_FAILURE_S = 10.0  # the same if the script has failed or was stopped
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from pinprof.trace.threads import ThreadKey
 
 LEFT_OUT_BY_HTA = ("", "Trace")
 """HTA leaves out duration events of these categories; the latter is the span of the recording."""
-HTA_UNIT_NS = 1000
-"""HTA's unit is a microsecond."""
+HTA_UNIT_NS = 1000  # HTA's unit is a microsecond
 HTA_TEXT_ARGUMENTS = ("bandwidth", "input_dims", "input_type", "input_strides")
 HTA_ID_ARGUMENTS = ("stream", "correlation", "bytes", "external_id", "awaited_stream", "awaited_record")
 

@@ -94,8 +94,7 @@ def caused_by_stop(exc: BaseException) -> bool:
     return False
 
 
-MAX_POLITE_STOPS = 2
-"""How often to ask a script to stop before its exception handlers are interrupted, too."""
+MAX_POLITE_STOPS = 2  # how often to ask a script to stop before its exception handlers are interrupted, too
 
 
 class Stop:

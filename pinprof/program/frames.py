@@ -22,10 +22,8 @@ from pinprof.trace.callers import kept_frames
 from pinprof.trace.frames import is_generated
 from pinprof.trace.lines import SourceLine
 
-MAX_HASHED_FILES = 200
-"""A program of more files has most of them generated, or installed in a way that is not known."""
-MAX_KNOWN_STACKS = 10_000
-"""Stacks that are remembered: a program has fewer places that wait, unless it generates code."""
+MAX_HASHED_FILES = 200  # a program of more files has most of them generated, or installed in a way that is not known
+MAX_KNOWN_STACKS = 10_000  # stacks that are remembered: a program has fewer places that wait, unless it generates code
 DYNAMO_FOLDER = f"{os.sep}torch{os.sep}_dynamo{os.sep}"
 """A part of the file names of torch.compile's own frames, which are between compiled code and what that calls."""
 Stack: TypeAlias = tuple[tuple[CodeType, int], ...]

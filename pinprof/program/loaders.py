@@ -21,13 +21,10 @@ class BatchSource:
     """The batches that the program draws; its properties are of the last DataLoader, each known by its sampler."""
 
     def __init__(self) -> None:
-        self.of_sampler: Counter[int] = Counter()
-        """Draws by the identity of the sampler."""
-        self._loaders: dict[int, tuple[ReferenceType[Any], MadeLoader]] = {}
-        """Each sampler with its DataLoader."""
+        self.of_sampler: Counter[int] = Counter()  # draws by the identity of the sampler
+        self._loaders: dict[int, tuple[ReferenceType[Any], MadeLoader]] = {}  # each sampler with its DataLoader
         self._last: ReferenceType[Any] | None = None
-        self._yielded_before = 0
-        """What the iterator had yielded when its workers could last fill their queues."""
+        self._yielded_before = 0  # what the iterator had yielded when its workers could last fill their queues
         self._ended: set[int] = set()
 
     @property

@@ -161,8 +161,7 @@ def tries_convolutions() -> bool | None:
     return None if cudnn.deterministic or torch.are_deterministic_algorithms_enabled() else bool(cudnn.benchmark)
 
 
-MAX_KINDS_KEPT = 4
-"""The most shapes and classes that are kept."""
+MAX_KINDS_KEPT = 4  # the most shapes and classes that are kept
 PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 """Tensors of other classes may do anything when they are asked."""
 

@@ -13,8 +13,7 @@ from pinprof.races.clocks import Ticket
 
 Access = Literal["read", "write", "view", "unpin"]
 """What the host does with memory; the guard does not see the reads and writes of a view, such as a numpy array."""
-SWEEP_AT_COPIES = 64
-"""Copies whose memory is gone are dropped at this number of copies, and at each doubling of it."""
+SWEEP_AT_COPIES = 64  # copies whose memory is gone are dropped at this number of copies, and at each doubling of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +91,7 @@ def _stands_for(copy: Copy, earlier: Copy) -> bool:
     )
 
 
-MAX_OVERLAP_WORK = 100_000
-"""Steps after which the search for a byte that two strided tensors share stops."""
+MAX_OVERLAP_WORK = 100_000  # steps after which the search for a byte that two strided tensors share stops
 
 
 @dataclass(frozen=True)

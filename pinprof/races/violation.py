@@ -17,8 +17,7 @@ from pinprof.rules.catalogue import (
 from pinprof.rules.rule import Rule
 from pinprof.trace.lines import SourceLine
 
-MAX_FRAMES_BESIDE_LINE = 5
-"""How many library frames a text shows between the user's line and the call."""
+MAX_FRAMES_BESIDE_LINE = 5  # how many library frames a text shows between the user's line and the call
 SOURCE_CHARS = 100
 
 

@@ -42,10 +42,8 @@ class Watch:
     def __init__(self, gpu: Gpu, report: OnViolation, on_copy: Callable[[], None] = lambda: None) -> None:
         self.gpu = gpu
         self.clocks = VectorClocks()
-        self.followed = 0
-        """How many copies it has followed so far."""
-        self.notes: set[str] = set()
-        """What it could not follow."""
+        self.followed = 0  # how many copies it has followed so far
+        self.notes: set[str] = set()  # what it could not follow
         self._report = report
         self._on_copy = on_copy
         self._pending = PendingCopies()

@@ -27,8 +27,7 @@ from pinprof.trace.sources import Sources, call_line, fits, loop_line
 from pinprof.trace.tables import NONE, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 
 T = TypeVar("T")
-FRAMES_PER_STACK = 24
-"""The innermost frames of a stack that are kept; further ones too, up to the user's own code."""
+FRAMES_PER_STACK = 24  # the innermost frames of a stack that are kept; further ones too, up to the user's own code
 MAX_FRAMES_INSIDE_USERS = 200
 """Frames that are kept between a call and the user's own code; a deeper stack is a recursion."""
 BACKWARD_CALLER = "run_backward of"
@@ -203,8 +202,7 @@ def kept_frames(frames: Iterable[T], is_users: Callable[[T], bool]) -> list[T]:
     return stack if reached_users else stack[:FRAMES_PER_STACK]
 
 
-LONGEST_MODULE_CHARS: Final = 200
-"""Characters of the name of a module that are kept."""
+LONGEST_MODULE_CHARS: Final = 200  # characters of the name of a module that are kept
 
 
 def module_around(trace: Trace, function: Int32s) -> Int32s:

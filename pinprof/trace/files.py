@@ -22,8 +22,7 @@ MAX_STREAM_BYTES = 1 << 33
 """The most that is read of a pipe, a device or a web server, packed or not: a device may never end."""
 MAX_FOLDER_DEPTH = 4
 """How many levels of folders below the given one are searched; TensorBoard's plugins/profile/RUN has three."""
-MAX_NAMED_FOLDERS = 3
-"""Folders that an error names; the rest is counted."""
+MAX_NAMED_FOLDERS = 3  # folders that an error names; the rest is counted
 MAX_SILENCE_S = 60.0
 """Reading ends if a web server sends nothing for this time. aiohttp's own limit is five minutes for a whole file."""
 WEB_PREFIXES = ("http://", "https://")

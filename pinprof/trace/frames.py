@@ -9,10 +9,8 @@ from typing import Literal, NamedTuple
 
 FRAME_NAME = re.compile(r"(?P<file>.+)\((?P<line>\d{1,9})\): (?P<function>.+)")
 """`train.py(348): train`, as torch/csrc/autograd/profiler_python.cpp composes it."""
-MAX_FRAMES_KEPT = 1 << 14
-"""Each analysis looks at the names of all functions of a trace, which has some thousands."""
-LONGEST_FRAME_CHARS = 20_000
-"""No function has a longer name; Linux ends paths at 4096."""
+MAX_FRAMES_KEPT = 1 << 14  # each analysis looks at the names of all functions of a trace, which has some thousands
+LONGEST_FRAME_CHARS = 20_000  # no function has a longer name; Linux ends paths at 4096
 MODULE_PREFIX = "nn.Module: "
 """Begins the name of a call of a module; its class and a number for the object follow: `nn.Module: Linear_3`."""
 BUILTIN_NAME = re.compile(r"<built-in (?:method|function) (?P<name>\w+)")

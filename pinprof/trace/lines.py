@@ -15,8 +15,7 @@ LINE_MARK = "pinprof line "
 """While lines are recorded, an annotation of this name and a number follows each wait on its thread."""
 CONTEXTS_KEY = "pinprof_contexts"
 """Key of the contexts of the recorded waits in the trace file."""
-END_OF_STEP = -1
-"""Stands in a context for the beginning or the end of the step."""
+END_OF_STEP = -1  # stands in a context for the beginning or the end of the step
 
 
 class Place(NamedTuple):
@@ -131,8 +130,7 @@ class OpPlace(Placed):
 
 MAX_RECORDED_MS, MAX_RECORDED_NS = 10**9, 10**15
 """No code runs for longer in some recorded steps."""
-MAX_WATCHED_STEPS = 10**6
-"""More steps than are ever watched."""
+MAX_WATCHED_STEPS = 10**6  # more steps than are ever watched
 BACKWARD_KEY = "pinprof_backward"
 """Key of the Python code of backward passes in the trace file."""
 

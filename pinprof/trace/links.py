@@ -7,8 +7,7 @@ import numpy as np
 from pinprof.trace import tables
 from pinprof.trace.tables import EVERY, NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Links, Steps, Trace
 
-ROUNDING_NS = 1000
-"""How far the ends of ranges that follow each other overlap in a trace of whole microseconds."""
+ROUNDING_NS = 1000  # how far the ends of ranges that follow each other overlap in a trace of whole microseconds
 NO_WORK_NS = int(np.iinfo(np.int64).min)
 """When the GPU work of a step ends that has none."""
 USUAL_DEPTH = 64

@@ -22,8 +22,7 @@ Int8s: TypeAlias = npt.NDArray[np.int8]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Source = TypeVar("Source")
 Result = TypeVar("Result")
-NONE = -1
-"""The only sentinel: no such row, no such value."""
+NONE = -1  # the only sentinel: no such row, no such value
 EVERY = slice(None)
 """All rows of a table."""
 KERNEL, MEMCPY, MEMSET = 0, 1, 2

@@ -29,8 +29,7 @@ from pinprof.program.user_program import CodeChange, UserProgram, exit_as_fork, 
 if TYPE_CHECKING:
     from pinprof.capture.children.child_recording import ChildRecording
 
-_config: ChildConfig | None = None
-"""Set while this process follows those that it starts, and in its forks."""
+_config: ChildConfig | None = None  # set while this process follows those that it starts, and in its forks
 _stuck: StuckScript | None = None
 
 

@@ -29,8 +29,7 @@ LAUNCHER_PROGRAMS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed",
 """The names of launchers as programs."""
 OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 """Options of python whose value is the next word."""
-SHEBANG_BYTES = 256
-"""The longest first line of a program that Linux reads."""
+SHEBANG_BYTES = 256  # the longest first line of a program that Linux reads
 FOLLOWED_PROGRAM = (
     "import sys; first = [] if getattr(sys.flags, 'safe_path', False) else [sys.path.pop(0)]; "
     "{home!r} in sys.path or sys.path.append({home!r}); "

@@ -88,10 +88,8 @@ HIDDEN_FOLDER_PREFIX = ".pinprof-"
 """How the names of hidden folders beside traces begin; the number of the process that made the folder follows."""
 FIRST_STEP_WITHIN_S = 60.0
 """How long a process may take to make its first step after the script has ended: it loads torch, model and data."""
-CHILD_POLL_S = 0.05
-"""How often to look whether a child has ended."""
-ANNOUNCE_WAIT_AFTER_S = 5.0
-"""A longer wait is announced on standard error."""
+CHILD_POLL_S = 0.05  # how often to look whether a child has ended
+ANNOUNCE_WAIT_AFTER_S = 5.0  # a longer wait is announced on standard error
 
 
 @contextmanager

@@ -13,12 +13,10 @@ from pinprof.ground.host_time import HOST_TIME
 from pinprof.program.ending import finish_main
 from pinprof.program.hooks import contained
 
-MAX_IDLE_S = 20.0
-"""How long the script may stand still after its children were stopped."""
+MAX_IDLE_S = 20.0  # how long the script may stand still after its children were stopped
 MAX_IDLE_CPU_SHARE = 0.02
 """A script that uses less than this share of a core stands still: loading or evaluating something takes more."""
-IDLE_POLL_S = 0.5
-"""How often to look, once the children are stopped."""
+IDLE_POLL_S = 0.5  # how often to look, once the children are stopped
 
 
 class StuckScript:
@@ -91,8 +89,7 @@ class StuckScript:
                 return
 
 
-CHILD_ENDS_WITHIN_S = 10.0
-"""How long a process that is asked to end may take."""
+CHILD_ENDS_WITHIN_S = 10.0  # how long a process that is asked to end may take
 
 
 def end_children(*, stop: bool) -> None:

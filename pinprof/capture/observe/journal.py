@@ -27,10 +27,8 @@ from pinprof.trace.lines import Place
 from pinprof.trace.metadata import run_log
 from pinprof.trace.metadata.run_log import IrregularWork, LaterSteps, RunLog
 
-MAX_LOGGED_STEPS: Final = 20_000
-"""Further steps are only summed: a run may have millions."""
-MAX_LOGGED_WORK: Final = 5_000
-"""Irregular work that is noted at most: a program may call `eval()` in every step."""
+MAX_LOGGED_STEPS: Final = 20_000  # further steps are only summed: a run may have millions
+MAX_LOGGED_WORK: Final = 5_000  # irregular work that is noted at most: a program may call `eval()` in every step
 MAX_UNTIMED_STEPS: Final = 500
 """Steps whose GPU times are read together: on a virtual machine each read takes some 50 us."""
 MIN_COLLECTION_SHARE_OF_STEP: Final = 0.5

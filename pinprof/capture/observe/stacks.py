@@ -18,8 +18,7 @@ from pinprof.trace.metadata.sampled_stacks import CodeOrigin, HostFrame, HostPro
 
 RawStack: TypeAlias = tuple[CodeType | int, ...]
 """Code and instruction of each frame in turn, innermost first, in one flat tuple: one object to collect."""
-MAX_SAMPLED_FRAMES = 200
-"""Frames that are walked in a sample, innermost first: deep recursion must not make it slow."""
+MAX_SAMPLED_FRAMES = 200  # frames that are walked in a sample, innermost first: deep recursion must not make it slow
 OUTERMOST_FRAMES = 16
 """Frames that are kept at the outer end of a stack that is too deep; the other kept frames are at its inner end."""
 OWN_PACKAGE = str(Path(__file__).parents[2]) + os.sep
@@ -30,8 +29,7 @@ OWN_WINDOWS = str(Path(OWN_PACKAGE) / "capture" / "window") + os.sep
 """Files whose functions run between two steps, and call no code of the program."""
 COMPILED_FILE_PREFIX = "<eval_with_key>"
 """The file name of code that torch.fx generates begins like this."""
-LONGEST_NAME_CHARS = 500
-"""Characters of a file's or function's name that are kept."""
+LONGEST_NAME_CHARS = 500  # characters of a file's or function's name that are kept
 
 
 class Sample(NamedTuple):

@@ -19,8 +19,7 @@ OLDEST_GENERATION: Final = 2
 """The generation of the oldest objects: its collections look at all objects, are few, and take long."""
 UNTYPICAL_WINDOWS: Final = frozenset({"warm-up", WATCH_WINDOW, *PROFILED_WINDOWS})
 """Windows whose steps differ from those of a run without pinprof."""
-MAX_COLLECTION_PLACES: Final = 100
-"""Places that are kept at most: a collection may begin at any line."""
+MAX_COLLECTION_PLACES: Final = 100  # places that are kept at most: a collection may begin at any line
 
 
 class Stops:

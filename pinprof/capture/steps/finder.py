@@ -18,8 +18,7 @@ MIN_CALLS_BESIDE_OPTIMIZER = 1000
 gradients, or a rollout before the first step."""
 PATIENCE_EVENTS = 50
 """Events of one source after which fewer cycles suffice for a choice, or a lost marker leads to a new one."""
-MAX_REMEMBERED_EVENTS = 2000
-"""How many events to remember; a long evaluation has more, which do not matter."""
+MAX_REMEMBERED_EVENTS = 2000  # how many events to remember; a long evaluation has more, which do not matter
 MIN_EVALUATED_BATCHES = 200
 """Batches without an optimizer step after which a program with an optimizer counts as an evaluation. With fewer
 batches, it may evaluate its model first and train it later."""
@@ -123,15 +122,13 @@ class StepFinder:
     def __init__(self, optimizers: Callable[[], int], wanted: Source | None = None, *, group: bool = True) -> None:
         """Watch for a marker; `group` says whether several optimizer steps may be one step."""
         self.choice: Choice | None = None
-        self.source = OPTIMIZER_STEPS
-        """The source whose events make a step, as far as is known."""
+        self.source = OPTIMIZER_STEPS  # the source whose events make a step, as far as is known
         self.event_counts: Counter[Source] = Counter()
         self._optimizers = optimizers
         self._wanted = wanted
         self._since: deque[StepEvent] = deque(maxlen=MAX_REMEMBERED_EVENTS)
         """The events since the last marker, or since the beginning."""
-        self._counts: Counter[StepEvent] = Counter()
-        """How often `_since` contains each event."""
+        self._counts: Counter[StepEvent] = Counter()  # how often `_since` contains each event
         self._exhausted = False
         self._has_trained = True
         """Whether an optimizer step came since the last marker; if none came, the program is evaluating."""

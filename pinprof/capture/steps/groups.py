@@ -9,15 +9,12 @@ from typing import NamedTuple, TypeAlias
 
 from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
-MAX_ROUND_STEPS = 16
-"""The most steps of the least frequent optimizer in a round of all optimizers."""
+MAX_ROUND_STEPS = 16  # the most steps of the least frequent optimizer in a round of all optimizers
 MAX_GROUP_STEPS = 64
 """The most optimizer steps per iteration; PPO has 4 to 40 by its usual settings. After this number of steps of the
 marking optimizer the search ends, unless a rollout may have begun."""
-MAX_SEARCH_STEPS = (MIN_STEP_REPEATS + 1) * MAX_GROUP_STEPS
-"""The search ends after this number of steps even then."""
-PAUSE_FACTOR = 3.0
-"""A pause takes at least PAUSE_FACTOR times the usual time between optimizer steps."""
+MAX_SEARCH_STEPS = (MIN_STEP_REPEATS + 1) * MAX_GROUP_STEPS  # the search ends after this number of steps even then
+PAUSE_FACTOR = 3.0  # a pause takes at least PAUSE_FACTOR times the usual time between optimizer steps
 MIN_SHARE_OF_SECOND_PAUSE = 0.25
 """A pause takes at least this share of the second longest one: a hiccup of the host does not count."""
 MIN_PAUSE_SHARE_OF_TIME = 0.1
@@ -68,15 +65,12 @@ class Groups:
         """The one that marks the steps; the one that stepped last as long as that is not chosen."""
         self._gaps: list[Gap] = []
         self._last_ns: int | None = None
-        self._others: Counter[Hashable] = Counter()
-        """The steps of other optimizers since its last one."""
+        self._others: Counter[Hashable] = Counter()  # the steps of other optimizers since its last one
         self._calls: int | None = None
         self._evaluated, self._draws = False, 0
         self._since_end = 0
-        self._pause_ns = inf
-        """After a pause of this length the count begins anew; infinite for rounds of optimizers."""
-        self._first = 0
-        """The first gap that counts for rollouts: the one after the latest pause without a rollout."""
+        self._pause_ns = inf  # after a pause of this length the count begins anew; infinite for rounds of optimizers
+        self._first = 0  # the first gap that counts for rollouts: the one after the latest pause without a rollout
         self._other_pauses = 0
 
     def begin(self, optimizer: Hashable, earlier: Sequence[Hashable]) -> bool:

@@ -53,10 +53,8 @@ class Marks(Observer):
         super().__init__()
         self.step_marker = step_marker
         self.function = FunctionCalls(step_marker) if sources.is_function(step_marker) else None
-        self.last_ns = 0
-        """When the program last did something that can mark a step; 0 before."""
-        self.longest_ns = 0
-        """The longest time between two such events."""
+        self.last_ns = 0  # when the program last did something that can mark a step; 0 before
+        self.longest_ns = 0  # the longest time between two such events
         self._wanted = self.function.source if self.function is not None else sources.SOURCES_BY_OPTION.get(step_marker)
         self._end_step = end_step
         self._may_move = may_move
@@ -64,8 +62,7 @@ class Marks(Observer):
         self._group = group
         self._process = 0
         self._owner = 0
-        self._choice: Choice | None = None
-        """The choice of the thread that counts, when `_settle` was last called."""
+        self._choice: Choice | None = None  # the choice of the thread that counts, when `_settle` was last called
         self._finders: dict[int, StepFinder] = {}
         self._is_by_hand = False
         self._modules = ExitStack()

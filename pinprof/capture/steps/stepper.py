@@ -40,14 +40,11 @@ class Stepper:
         self.recording = recording
         self.rank: Rank | None = None
         self.failure: CaptureError | None = None
-        self.trains = False
-        """Whether the recorded steps train."""
-        self.on_stop: Callable[[], None] = lambda: None
-        """Called before the script is asked to end."""
+        self.trains = False  # whether the recorded steps train
+        self.on_stop: Callable[[], None] = lambda: None  # called before the script is asked to end
         self.on_wait: Callable[[], None] = lambda: None
         """Called at the end of each step that only shows whether better ones follow."""
-        self.is_faulty = False
-        """Whether pinprof itself has failed, so that nothing is recorded."""
+        self.is_faulty = False  # whether pinprof itself has failed, so that nothing is recorded
         self.stop = Stop()
         self._thread = get_ident()
         self._agreement = agreement
@@ -57,12 +54,9 @@ class Stepper:
         self._is_needed = is_needed
         self._kind_now = kind
         self._awaits_better_s = awaits_better_s
-        self._kind: Hashable = None
-        """The kind of the recorded steps, and the name of their marker."""
-        self._is_best = True
-        """Whether no better steps may follow the recorded ones."""
-        self._began_ns = 0
-        """When the first step of that kind ended."""
+        self._kind: Hashable = None  # the kind of the recorded steps, and the name of their marker
+        self._is_best = True  # whether no better steps may follow the recorded ones
+        self._began_ns = 0  # when the first step of that kind ended
 
     def end_step(self, marker: str) -> None:
         """Note the end of a step, with the name of its marker."""

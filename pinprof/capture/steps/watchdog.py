@@ -38,13 +38,11 @@ MODULES_AFTER_S, MODULES_WITH_OPTIMIZER_S = 3.0, 40.0
 inference of some seconds gets steps this way; a program that has an optimizer will probably train later."""
 PATIENCE_FACTOR_WITH_OPTIMIZER = 4
 """How many times longer to wait for a stretch in a program that has an optimizer, or had steps."""
-LOST_MARKER_FACTOR = 5
-"""A marker is lost after this multiple of the longest time that it ever took."""
+LOST_MARKER_FACTOR = 5  # a marker is lost after this multiple of the longest time that it ever took
 WATCHDOG_POLL_S, MAX_POLL_S = 0.25, 1.0
 """How often the thread looks at the program, and the most time that counts from one look to the next: if the thread
 could not run, it has seen nothing."""
-STOPPED_ENDS_WITHIN_S = 5.0
-"""If a stopped program runs on for longer, pinprof says where it is."""
+STOPPED_ENDS_WITHIN_S = 5.0  # if a stopped program runs on for longer, pinprof says where it is
 STILL_RUNS = "pinprof has {what} and waits for the script to end: it is in {line.function} ({line.file}:{line.line})"
 
 

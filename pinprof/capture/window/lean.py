@@ -104,10 +104,8 @@ class LeanWindow:
         self.steps = steps
 
 
-SHORTEST_STRETCH_S = 0.02
-"""A shorter stretch mostly shows the start of the profiler."""
-UNTIL_STOPPED = 0
-"""In place of a number of steps: the profiler records from its start until it is stopped."""
+SHORTEST_STRETCH_S = 0.02  # a shorter stretch mostly shows the start of the profiler
+UNTIL_STOPPED = 0  # in place of a number of steps: the profiler records from its start until it is stopped
 
 
 @final
@@ -163,8 +161,7 @@ MAX_SHARE_OF_RECORDINGS = 0.005
 """The share of the program's time that later recordings may take: after a costly one, the next one is later."""
 BETWEEN_RECORDINGS = "between"
 """The window of the steps between two recordings."""
-MAX_STEPS_BEFORE_RECORDING = 1000
-"""The last steps before a recording that give the step without the profiler."""
+MAX_STEPS_BEFORE_RECORDING = 1000  # the last steps before a recording that give the step without the profiler
 UNLIKE_STEP_FACTOR = 3.0
 """Steps longer than this multiple of the median are left out of the mean: they evaluate, or write a checkpoint."""
 OnRecorded: TypeAlias = Callable[[Path, int], None]

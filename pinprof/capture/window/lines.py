@@ -130,15 +130,13 @@ class Watcher:
 
     def __init__(self) -> None:
         self.step = 0
-        self._step_of_newest_line = 0
-        """The step of the latest line that waited for the first time."""
+        self._step_of_newest_line = 0  # the step of the latest line that waited for the first time
         self._main = threading.get_ident()
         self._numbers: dict[tuple[int, ...], int | None] = {}
         self._kept_codes: list[tuple[CodeType, ...]] = []
         """The code of all frames in `_numbers`, so that no later code has the address of one of these."""
         self._callers: list[_Caller] = []
-        self._steps: list[Counter[int]] = []
-        """Per caller: how often it waited in which step."""
+        self._steps: list[Counter[int]] = []  # per caller: how often it waited in which step
         self._sequence: list[int] = []
         self._sequences: dict[tuple[int, ...], None] | None = {}
 

@@ -25,10 +25,8 @@ from pinprof.program.machine import Clock, clock_of_program, uses_cuda
 from pinprof.trace.metadata.run_log import RECORDED, RUN_KEY
 from pinprof.trace.metadata.sampled_stacks import HOST_KEY, WORKER_KEY, HostProfile
 
-SPARE_STEPS = 3
-"""A program is short of steps if it has only this number more left than the windows take."""
-MAX_RESTARTS = 10
-"""A program whose steps change more often is recorded in whatever steps it makes."""
+SPARE_STEPS = 3  # a program is short of steps if it has only this number more left than the windows take
+MAX_RESTARTS = 10  # a program whose steps change more often is recorded in whatever steps it makes
 AFTER_WINDOWS = "after"
 """The window of steps after all windows."""
 OnWindow = Callable[[str, int, int], None]

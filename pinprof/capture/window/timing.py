@@ -57,8 +57,7 @@ def is_steady(times: Sequence[int]) -> bool:
     return abs(late - early) <= STEADY_SHARE * max(late, early)
 
 
-UNSTEADY_S = 3.0
-"""Stop waiting for steady steps after this time: many programs are short."""
+UNSTEADY_S = 3.0  # stop waiting for steady steps after this time: many programs are short
 GPU_TIMING_S, HOST_TIMING_S = 5.0, 10.0
 """With a GPU, the window ends after GPU_TIMING_S, precise or not: many programs are short. Without one, the steps after
 the recorded ones are timed for HOST_TIMING_S together with those before: a person waits for the report."""

@@ -9,8 +9,7 @@ from pinprof.document import ByteSize, doc
 from pinprof.trace.lines import MAX_RECORDED_MS, Contexts, DebugModeWaits, OpPlace, PauseCode, RecordedLines
 from pinprof.trace.metadata.sampled_stacks import HostProfile
 
-BATCHES_PREFETCHED_PER_WORKER = 2
-"""Torch's default of `prefetch_factor`."""
+BATCHES_PREFETCHED_PER_WORKER = 2  # torch's default of `prefetch_factor`
 PossibleMs: TypeAlias = Annotated[float, Meta(ge=0, le=MAX_RECORDED_MS)]
 
 

@@ -13,8 +13,7 @@ from pinprof.trace.metadata.sampled_stacks import host_of_metadata
 from pinprof.trace.reader.events import Metadata
 from pinprof.trace.tables import Activities
 
-MAX_VALUE_BYTES = 4 << 20
-"""A longer value is not read: the longest, 5,000 sampled stacks, has less than half."""
+MAX_VALUE_BYTES = 4 << 20  # a longer value is not read: the longest, 5,000 sampled stacks, has less than half
 
 
 def recorded_info(metadata: Metadata, gpu: Activities) -> Info:

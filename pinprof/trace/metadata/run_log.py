@@ -35,10 +35,8 @@ POSSIBLY_USUAL_WORK = (EVALUATION, CHECKPOINT, GARBAGE)
 USUAL_SHARE_OF_STEPS = 2 / 3
 """Such work in more than this share of all steps is a part of the step. With two batches in an epoch, an evaluation is
 in half of the steps."""
-NOWHERE = -1
-"""Stands for no place."""
-MAX_LOGGED_AMOUNT = 10**17
-"""A log with a larger number of steps, or of ns (three years), is corrupt."""
+NOWHERE = -1  # stands for no place
+MAX_LOGGED_AMOUNT = 10**17  # a log with a larger number of steps, or of ns (three years), is corrupt
 Amount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGGED_AMOUNT)]
 """A number of steps, of ns or of other things."""
 

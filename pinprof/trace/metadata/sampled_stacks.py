@@ -12,12 +12,9 @@ HOST_KEY = "pinprof_host"
 """Key of the sampled stacks in the trace file."""
 WORKER_KEY = "pinprof_worker"
 """Key of the sampled stacks of a DataLoader's worker, whose steps are batches."""
-MAX_KEPT_FRAMES = 64
-"""Frames of a stack that are kept."""
-MAX_KEPT_STACKS = 5_000
-"""Different stacks that are kept, the most frequent ones; samples of others are only counted."""
-MAX_HOST_SAMPLES = 1_000_000_000
-"""A larger count is corrupt: at 10 ms each it would be four months."""
+MAX_KEPT_FRAMES = 64  # frames of a stack that are kept
+MAX_KEPT_STACKS = 5_000  # different stacks that are kept, the most frequent ones; samples of others are only counted
+MAX_HOST_SAMPLES = 1_000_000_000  # a larger count is corrupt: at 10 ms each it would be four months
 CodeOrigin: TypeAlias = Annotated[
     Literal["user", "torch", "library"],
     doc("whose code it is: the program's own, torch's, or that of Python and other installed packages"),

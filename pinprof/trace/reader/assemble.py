@@ -39,14 +39,11 @@ from pinprof.trace.vendors import COPY_DIRECTIONS
 
 MAX_DISTANCE_NS = 86_400 * 10**9
 """An event further than a day from the middle of the trace has a corrupt time: CUPTI sometimes writes 0 or wraps."""
-NO_STREAM = 2**32 - 1
-"""What CUPTI records of a wait that is for no stream; most versions of Kineto write it as -1."""
+NO_STREAM = 2**32 - 1  # what CUPTI records of a wait that is for no stream; most versions of Kineto write it as -1
 COPY_NAME = re.compile(r"memcpy\s+(\w+)(?:\s*\(([\w ]+)->([\w ]+)\))?", re.IGNORECASE)
 """`Memcpy HtoD (Pageable -> Device)`, as libkineto/src/cupti_strings.cpp composes it; ROCm writes `Host -> Device`."""
-LONGEST_COPY_NAME_CHARS = 1000
-"""Only this many characters of a copy's name are searched for its kind."""
-CPU_DEVICE_TYPE = 0
-"""The host's memory among the types of devices of c10/core/DeviceType.h."""
+LONGEST_COPY_NAME_CHARS = 1000  # only this many characters of a copy's name are searched for its kind
+CPU_DEVICE_TYPE = 0  # the host's memory among the types of devices of c10/core/DeviceType.h
 MAX_TRACKS, MAX_GPUS = 20_000, 1024
 """No recorded process has more threads and streams, or GPUs; each costs a millisecond."""
 MAX_COPY_BYTES = 1 << 40
@@ -162,8 +159,7 @@ class _Columns:
         self._gpu = self._rows(*tables.GPU_CATEGORIES)
         size = self._id(self._gpu, "bytes")
         self._is_absurd = (size < NONE) | (size > MAX_COPY_BYTES)
-        self.absurd_sizes = int(self._is_absurd.sum())
-        """How many sizes of GPU work are impossible."""
+        self.absurd_sizes = int(self._is_absurd.sum())  # how many sizes of GPU work are impossible
 
     def not_usable(self, malformed: int) -> tuple[dict[str, int], dict[tables.EventKind, int]]:
         """Return how many events are not usable, by why and by what they were; `malformed` ones have no row."""

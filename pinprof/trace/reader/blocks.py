@@ -14,12 +14,10 @@ from pinprof.trace.reader.events import NOT_EVENTS, Event, LooseFile, Metadata, 
 from pinprof.trace.reader.not_a_trace import START_BYTES, WHAT_A_TRACE_IS, check_start, what_it_seems
 from pinprof.trace.reader.salvage import salvage, salvage_metadata
 
-BLOCK_BYTES = 128 << 10
-"""Large enough that calls for each block cost little, small enough for the caches of a core."""
+BLOCK_BYTES = 128 << 10  # large enough that calls for each block cost little, small enough for the caches of a core
 MAX_ENTRY_BYTES = 1 << 20
 """Where none of the last entries is an event, as in a list of empty objects, a text longer than this is cut anyway."""
-MAX_BLOCK_BYTES = 8 << 20
-"""No event is longer than this, and no metadata before the events."""
+MAX_BLOCK_BYTES = 8 << 20  # no event is longer than this, and no metadata before the events
 MAX_WHOLE_BYTES = 2 << 20
 """A file is decoded in one piece only up to this size: its smallest entries take a hundred times their text."""
 JSON_DECODER = json.JSONDecoder()
@@ -32,12 +30,10 @@ ESCAPED_BYTE = re.compile(rb"\\.", re.DOTALL)
 DEPTH_BY_BYTE = np.zeros(256, np.int8)
 """By how much a byte outside of texts changes the depth of what follows."""
 DEPTH_BY_BYTE[list(b"[{")], DEPTH_BY_BYTE[list(b"]}")] = 1, -1
-MAX_EVENT_BYTES = 1 << 16
-"""A block does not end before an event longer than this."""
+MAX_EVENT_BYTES = 1 << 16  # a block does not end before an event longer than this
 SEAM = re.compile(rb"\}%b,%b\Z" % (SPACE, SPACE))
 """The text between two events."""
-WIDEST_SEAM = 128
-"""No program that writes traces puts more white space than this between two events."""
+WIDEST_SEAM = 128  # no program that writes traces puts more white space than this between two events
 MAX_BRACES_TRIED = 64
 """Braces that are tried to find that of the last event: objects in arguments may also follow each other."""
 
@@ -70,12 +66,9 @@ class Blocks:
         self._chunks = (
             chunk[begin : begin + BLOCK_BYTES] for chunk in content for begin in range(0, len(chunk), BLOCK_BYTES)
         )
-        self.start = b""
-        """The beginning of the text, however it goes on."""
-        self.header = b""
-        """The text before the events; known when the first block has come."""
-        self.rest = b""
-        """The text after the last block, which begins with an event; known when all blocks have come."""
+        self.start = b""  # the beginning of the text, however it goes on
+        self.header = b""  # the text before the events; known when the first block has come
+        self.rest = b""  # the text after the last block, which begins with an event; known when all blocks have come
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the blocks in order."""

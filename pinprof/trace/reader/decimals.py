@@ -12,10 +12,8 @@ import numpy as np
 
 from pinprof.trace.tables import Bools, Int64s
 
-MAX_DIGITS = 19
-"""More decimal digits do not fit int64."""
-MAX_EXACT_US = 2**43
-"""Smaller doubles are closer to each other than nanoseconds."""
+MAX_DIGITS = 19  # more decimal digits do not fit int64
+MAX_EXACT_US = 2**43  # smaller doubles are closer to each other than nanoseconds
 _MAX = np.iinfo(np.int64).max
 
 

@@ -25,8 +25,7 @@ BYTES_OF_DTYPE: Final = {
     **dict.fromkeys(("bool", "unsigned char", "signed char", "c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
 }
 """Bytes of an element, by torch.profiler's name of its type."""
-MAX_DIMENSIONS: Final = 64
-"""No tensor of torch has more."""
+MAX_DIMENSIONS: Final = 64  # no tensor of torch has more
 
 
 class Args(msgspec.Struct, gc=False):

@@ -95,8 +95,7 @@ def _of_document(data: bytes) -> str | None:
 
 
 WHAT_A_TRACE_IS = "a trace is what torch.profiler's export_chrome_trace writes"
-START_BYTES = 1 << 19
-"""How much of a file is looked at: a trace begins within it, whatever was written before it."""
+START_BYTES = 1 << 19  # how much of a file is looked at: a trace begins within it, whatever was written before it
 BOM = b"\xef\xbb\xbf"
 CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r"))
 MAX_CONTROL_SHARE = 0.05

@@ -152,10 +152,8 @@ class Shared:
         """Returns the code of a category as it stands in the file."""
         self.names: Codes[str] = Codes()
         self.threads: Codes[ThreadKey] = Codes()
-        self.exact_times = True
-        """Whether a double has held all digits of all times so far."""
-        self.malformed = 0
-        """Broken events of the blocks so far."""
+        self.exact_times = True  # whether a double has held all digits of all times so far
+        self.malformed = 0  # broken events of the blocks so far
 
 
 @dataclass(frozen=True)

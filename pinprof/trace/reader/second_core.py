@@ -21,12 +21,9 @@ from pinprof.ground.processes import Fork, has_spare_core
 from pinprof.trace.reader.rows import Codes, FilePart, Shared, part_of_block
 from pinprof.trace.tables import NONE
 
-BLOCKS_ALONE = 64
-"""Shorter files are not worth another process."""
-SLOTS = 8
-"""Blocks that the other process has at a time: it always finds one, and this process never waits for many."""
-SLOT_BYTES = 1 << 19
-"""Longer blocks, of very long events, are decoded here."""
+BLOCKS_ALONE = 64  # shorter files are not worth another process
+SLOTS = 8  # blocks that the other process has at a time: it always finds one, and this process never waits for many
+SLOT_BYTES = 1 << 19  # longer blocks, of very long events, are decoded here
 MAX_SILENCE_S = 2.0
 """The other process decodes a block in a millisecond; after this time without a block, it is given up."""
 MESSAGE = Struct("=II")
@@ -56,8 +53,7 @@ def parts_of_blocks(blocks: Iterable[bytes], shared: Shared) -> list[FilePart]:
 
 class _Helper:
     def __init__(self, shared: Shared) -> None:
-        self.blocks: dict[int, tuple[int, bytes]] = {}
-        """By slot: the place of a block that is given away, and its text."""
+        self.blocks: dict[int, tuple[int, bytes]] = {}  # by slot: the place of a block that is given away, and its text
         self._shared = shared
         self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES)
         self._tables: tuple[Codes[Any], ...] = shared.names, shared.threads

@@ -10,11 +10,9 @@ from pinprof.ground.errors import TraceError
 READ_BYTES = 2**16
 """Bytes of a packed file that are read at once. A hostile file may have tiny members: for each, the rest of these bytes
 is copied."""
-CHUNK_BYTES = 2**17
-"""The most bytes of a chunk."""
+CHUNK_BYTES = 2**17  # the most bytes of a chunk
 MAGIC_BYTES = 4
-HARMLESS_BYTES = 2**24
-"""A file that unpacks to no more than this is not a decompression bomb."""
+HARMLESS_BYTES = 2**24  # a file that unpacks to no more than this is not a decompression bomb
 MAX_UNPACKED_RATIO = 50
 """A file that unpacks to more than 50 times its size is a bomb: gzip reaches 1030, traces 10 to 30."""
 MAX_UNPACKED_BYTES = 2**36

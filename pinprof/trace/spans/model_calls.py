@@ -26,8 +26,7 @@ BATCH_MARK: Final = "pinprof batch "
 BATCH_IN_MARK: Final = re.compile(rf"{BATCH_MARK}([1-9]\d{{0,8}})x([1-9]\d{{0,8}})")
 PRODUCT_OP: Final = re.compile(r"aten::(?:mm|addmm|bmm|baddbmm|linear|matmul|convolution|_scaled_mm)")
 """Ops that every call of a model has: between two lookups without any, the call is the same."""
-MAX_BATCH_TOKENS: Final = 10**9
-"""A larger number of requests or tokens is corrupt."""
+MAX_BATCH_TOKENS: Final = 10**9  # a larger number of requests or tokens is corrupt
 MIN_DECODES: Final = 3
 """Fewer calls that decode, in a row where their sizes are unknown, do not show that a program makes tokens singly."""
 

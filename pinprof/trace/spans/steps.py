@@ -16,15 +16,12 @@ from pinprof.trace.tables import KERNEL, NONE, Bools, HostEvents, Int32s, Int64s
 from pinprof.trace.threads import BACKWARD_OP, LOADER_MARK, STEP_PREFIX, TORCH_MARK, optimizer_marks
 from pinprof.trace.vendors import UPDATE
 
-MIN_STEP_REPEATS = 3
-"""Fewer repeats than this do not show a step."""
+MIN_STEP_REPEATS = 3  # fewer repeats than this do not show a step
 MIN_STEP_KERNELS = 8
 """Forward, backward and update of a single layer launch about this number of kernels; a shorter period is a loop within
 the step."""
-MIN_MATCH = 0.95
-"""Share of kernels whose name must come again one period later."""
-MAX_PERIODS = 64
-"""Periods that are tried, the shortest first: a step has few launches of its rarest kernel."""
+MIN_MATCH = 0.95  # share of kernels whose name must come again one period later
+MAX_PERIODS = 64  # periods that are tried, the shortest first: a step has few launches of its rarest kernel
 MIN_EDGE_LAUNCHES = 0.8
 """A step at an edge with fewer launches than this share of the usual is cut off (as in torch_tb_profiler)."""
 MAX_IRREGULARITY = 0.1
