@@ -64,10 +64,8 @@ class RepeatedRecording:
 
 class _Run(NamedTuple):
     outcome: ScriptRun
-    step_ns: Mapping[str, float]
-    """The regular step of each of its traces, by the name of the file."""
-    first_step_ns: float
-    """The step by which runs are compared: that of the first trace."""
+    step_ns: Mapping[str, float]  # the regular step of each of its traces, by the name of the file
+    first_step_ns: float  # the step by which runs are compared: that of the first trace
 
 
 def record_repeatedly(task: WorkerTask, times: int, say: Callable[[str], None]) -> RepeatedRecording:

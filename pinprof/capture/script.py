@@ -45,22 +45,15 @@ CHILDREN_WAIT_AFTER_FAILURE_S = 10.0  # the same if the script has failed or was
 class ScriptRun:
     """How a script ended, and its recording."""
 
-    path: Path | None
-    """None if no step was recorded."""
-    regular: RegularStep | None
-    """The regular step without a profiler; None where it was not timed."""
+    path: Path | None  # None if no step was recorded
+    regular: RegularStep | None  # the regular step without a profiler; None where it was not timed
     marker: str
-    stopped: bool
-    """Whether pinprof ended it after its windows."""
+    stopped: bool  # whether pinprof ended it after its windows
     exit_status: int
-    children: tuple[ChildRun, ...] = ()
-    """The processes it started that made steps."""
-    remarks: tuple[str, ...] = ()
-    """What could not be followed."""
-    trains: bool = True
-    """Whether its own steps train; a loop that only draws batches or calls modules evaluates."""
-    steps: int = 0
-    """How many steps it made itself."""
+    children: tuple[ChildRun, ...] = ()  # the processes it started that made steps
+    remarks: tuple[str, ...] = ()  # what could not be followed
+    trains: bool = True  # whether its own steps train; a loop that only draws batches or calls modules evaluates
+    steps: int = 0  # how many steps it made itself
 
 
 def run_script(  # noqa: PLR0913  options of one call, all by keyword

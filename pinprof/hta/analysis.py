@@ -23,8 +23,7 @@ COMPACT_COLUMNS = (
     *("wait_on_stream", "wait_on_cuda_event_record_corr_id"),
 )
 """Columns with the narrowest dtype that holds their values."""
-NOT_RECORDED = "-1"
-"""HTA's value for shapes that were not recorded."""
+NOT_RECORDED = "-1"  # HTA's value for shapes that were not recorded
 
 
 def symbols_of(recordings: Mapping[int, EventColumns]) -> TraceSymbolTable:

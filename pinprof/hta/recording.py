@@ -32,12 +32,9 @@ class EventColumns:
     """The events of a file, in its order."""
 
     path: str
-    rank: int | None
-    """As recorded."""
-    metadata: dict[str, Any]
-    """The keys of the file other than its events."""
-    rows: Rows
-    """`entry` counts the events of the file; all rows are usable."""
+    rank: int | None  # as recorded
+    metadata: dict[str, Any]  # the keys of the file other than its events
+    rows: Rows  # `entry` counts the events of the file; all rows are usable
     end_ns: Int64s
     categories: tuple[str, ...]
     names: tuple[str, ...]

@@ -58,8 +58,7 @@ def stack_from(frame: FrameType | None) -> Stack:
 class _Call(NamedTuple):
     code: CodeType
     line: int
-    called: str
-    """The file of the frame that it calls; empty for the innermost frame."""
+    called: str  # the file of the frame that it calls; empty for the innermost frame
 
 
 def nearest_line(frames: Iterable[tuple[CodeType, int]], also: str = "") -> SourceLine | None:

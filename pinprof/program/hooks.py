@@ -51,8 +51,7 @@ def _say(text: str) -> None:
         stream.flush()
 
 
-faults = Faults()
-"""The failures of this process."""
+faults = Faults()  # the failures of this process
 
 
 def contained(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,8 +13,7 @@ from pinprof.trace.metadata.info import Made, MadeLoader
 
 # ruff: noqa: SLF001  torch's iterators have all this only under private names
 
-MAX_BATCH_PARTS, MAX_BATCH_DEPTH = 32, 4
-"""The most parts of a batch that are looked at, and their depth."""
+MAX_BATCH_PARTS, MAX_BATCH_DEPTH = 32, 4  # the most parts of a batch that are looked at, and their depth
 
 
 class BatchSource:

@@ -17,8 +17,7 @@ from pinprof.ground.standard_streams import OwnDescriptor
 from pinprof.ground.units import NS_PER_MS
 from pinprof.trace.metadata.info import HostMemory, UnreadGradients
 
-EventMark: TypeAlias = Any
-"""A moment on the GPU (`torch.cuda.Event`), or None."""
+EventMark: TypeAlias = Any  # a moment on the GPU (`torch.cuda.Event`), or None
 
 
 class Delay:
@@ -162,8 +161,7 @@ def tries_convolutions() -> bool | None:
 
 
 MAX_KINDS_KEPT = 4  # the most shapes and classes that are kept
-PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
-"""Tensors of other classes may do anything when they are asked."""
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)  # tensors of other classes may do anything when they are asked
 
 
 def unread_gradients() -> UnreadGradients:

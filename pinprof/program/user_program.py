@@ -31,10 +31,8 @@ INTERRUPTED = 130  # the exit status after Ctrl-C, as a shell reports it
 class CodeChange:
     """A change of a program's code before it runs."""
 
-    rewrite: Callable[[ast.Module], ast.Module]
-    """Takes the code and returns the code to run instead."""
-    names: Mapping[str, object]
-    """The objects that the new code uses, by their names in `__main__`."""
+    rewrite: Callable[[ast.Module], ast.Module]  # takes the code and returns the code to run instead
+    names: Mapping[str, object]  # the objects that the new code uses, by their names in `__main__`
 
 
 def is_script(path: str | os.PathLike[str]) -> bool:

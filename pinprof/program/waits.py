@@ -15,8 +15,7 @@ from pinprof.program.hooks import noting, replaced
 
 SYNC_WARNING = "called a synchronizing CUDA operation"
 """The warning of torch's sync debug mode when control returns to Python (c10/cuda/CUDAFunctions.cpp)."""
-PROTOTYPE_WARNING = "Synchronization debug mode is a prototype feature"
-"""Its warning when it is turned on."""
+PROTOTYPE_WARNING = "Synchronization debug mode is a prototype feature"  # its warning when it is turned on
 LATE_WARNINGS_S = 0.01
 """Time for threads to report a finished wait: twice the time that a thread may keep the interpreter
 (sys.getswitchinterval)."""

@@ -21,15 +21,12 @@ class Copy:
     """An asynchronous copy between a device and pinned memory of the host."""
 
     ticket: Ticket
-    memory: "Extent"
-    """On the host."""
+    memory: "Extent"  # on the host
     to_host: bool
     dtype: str
-    stack: Any
-    """The stack of the call, in the form that the reporter reads."""
+    stack: Any  # the stack of the call, in the form that the reporter reads
     has_ended: Callable[[], bool]
-    is_freed: Callable[[], bool]
-    """Returns whether the storage on the host is gone."""
+    is_freed: Callable[[], bool]  # returns whether the storage on the host is gone
 
     @property
     def is_past(self) -> bool:

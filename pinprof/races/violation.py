@@ -26,30 +26,19 @@ class Violation:
     """Host memory, and two uses of it that nothing orders."""
 
     rule: Rule
-    direction: str
-    """`HtoD` or `DtoH`."""
+    direction: str  # `HtoD` or `DtoH`
     dtype: str
-    shape: tuple[int, ...]
-    """The shape of the copied tensor on the host."""
+    shape: tuple[int, ...]  # the shape of the copied tensor on the host
     nbytes: int
-    stream: Stream
-    """The stream of the copy."""
-    copy: SourceLine
-    """Where the copy was called, with its stack."""
-    access: SourceLine
-    """Where the host used the memory, with its stack."""
-    action: str
-    """What used it, and how: `aten::mean reads`."""
-    access_stream: Stream | None
-    """The stream of the access if that is a copy too; None if the host uses the memory."""
-    thread: str
-    """The name of the thread of the access."""
-    had_ended: bool
-    """Whether the copy had in fact ended by then."""
-    sources: tuple[str, str]
-    """The source text of the copy and of the access, empty if unknown."""
-    times: int = 1
-    """How often these two places had this violation."""
+    stream: Stream  # the stream of the copy
+    copy: SourceLine  # where the copy was called, with its stack
+    access: SourceLine  # where the host used the memory, with its stack
+    action: str  # what used it, and how: `aten::mean reads`
+    access_stream: Stream | None  # the stream of the access if that is a copy too; None if the host uses the memory
+    thread: str  # the name of the thread of the access
+    had_ended: bool  # whether the copy had in fact ended by then
+    sources: tuple[str, str]  # the source text of the copy and of the access, empty if unknown
+    times: int = 1  # how often these two places had this violation
 
     @property
     def is_certain(self) -> bool:

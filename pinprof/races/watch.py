@@ -19,8 +19,7 @@ from pinprof.races.pending_copies import Access, Copy, Extent, PendingCopies
 from pinprof.races.violation import Violation, rule_for, source_of
 from pinprof.trace.lines import SourceLine
 
-OnViolation = Callable[[Violation], None]
-"""Takes a violation; may raise."""
+OnViolation = Callable[[Violation], None]  # takes a violation; may raise
 Use = tuple[Extent, Access]
 _Conflict = tuple[Copy, Access, bool]
 """A copy, what the host does with its memory, and whether the copy has ended by now."""

@@ -30,8 +30,7 @@ T = TypeVar("T")
 FRAMES_PER_STACK = 24  # the innermost frames of a stack that are kept; further ones too, up to the user's own code
 MAX_FRAMES_INSIDE_USERS = 200
 """Frames that are kept between a call and the user's own code; a deeper stack is a recursion."""
-BACKWARD_CALLER = "run_backward of"
-"""A part of the name of the builtin that runs the autograd engine."""
+BACKWARD_CALLER = "run_backward of"  # a part of the name of the builtin that runs the autograd engine
 
 
 def outermost_op(trace: Trace, call: Int64s) -> Int32s:
@@ -83,10 +82,8 @@ def _with_backward(trace: Trace, function: Int32s, events: HostEvents, row: Int6
 class UserCalls(NamedTuple):
     """Rows of Python functions, one per call, -1 for none."""
 
-    function: Int32s
-    """The innermost function of the user's own code around the call."""
-    called: Int32s
-    """The function that it called; the same function if nothing was recorded between it and the call."""
+    function: Int32s  # the innermost function of the user's own code around the call
+    called: Int32s  # the function that it called; the same function if nothing was recorded between it and the call
 
 
 def user_calls(trace: Trace, call: Int64s) -> UserCalls:

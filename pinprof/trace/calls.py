@@ -13,8 +13,7 @@ QUEUE_FULL, MODULE_LOAD, PROFILER, LAUNCH = range(8, 12)
 the kernel that it launched."""
 QUEUE_DEPTH = 1022
 """Launches that a stream holds before the next one has to wait: all of 1974 full queues on an H200 held this number."""
-ALLOCATING = (MALLOC, FREE, HOST_MEMORY)
-"""Kinds of calls that allocate or free memory, of the device or pinned."""
+ALLOCATING = (MALLOC, FREE, HOST_MEMORY)  # kinds of calls that allocate or free memory, of the device or pinned
 KIND_OF_CALL = {
     "StreamSynchronize": STREAM,
     **dict.fromkeys(("DeviceSynchronize", "CtxSynchronize"), DEVICE),

@@ -16,8 +16,7 @@ from pinprof.trace.links import enclosing, follow
 from pinprof.trace.tables import KERNEL, NONE, Activities, Bools, HostEvents, Int32s, Int64s, Trace, computed_once
 from pinprof.trace.vendors import COLLECTIVE_KERNEL, COLLECTIVE_PREFIXES, NAMED_COLLECTIVE, SEARCHED_CHARACTERS
 
-PAIRWISE_CALL: Final = re.compile("^(send|recv)")
-"""Names of transfers between two ranks of a group."""
+PAIRWISE_CALL: Final = re.compile("^(send|recv)")  # names of transfers between two ranks of a group
 COLLECTIVE_OF_ALL_RANKS: Final = re.compile("all_?to_?all|gather|scatter|broadcast|reduce", re.IGNORECASE)
 """In the names of collectives. A kernel of sends and receives, or of anything (`ncclDevKernel_Generic`), is that of an
 all-to-all or of two ranks only: without another name it is not known which."""
@@ -35,30 +34,22 @@ BUS_FACTORS: Final = ((re.compile("^all_?reduce"), 2), (re.compile("gather|scatt
 
 From https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md: the rate is then that of the slowest link.
 """
-Meeting = dict[int, int]
-"""One collective on several ranks: by position of the rank, its position in the rank's table."""
+Meeting = dict[int, int]  # one collective on several ranks: by position of the rank, its position in the rank's table
 
 
 @dataclass(frozen=True)
 class Collectives:
     """The kernels of collectives in the complete steps of a trace, in order of launch; without sends and receives."""
 
-    row: Int64s
-    """Row in `Trace.gpu`."""
-    place: Int64s
-    """Which of the chosen steps each is in."""
-    name: tuple[str, ...]
-    """Its name in torch.distributed, otherwise the kernel's name."""
-    group: tuple[str, ...]
-    """The ranks of its process group as recorded; empty where not recorded."""
+    row: Int64s  # row in `Trace.gpu`
+    place: Int64s  # which of the chosen steps each is in
+    name: tuple[str, ...]  # its name in torch.distributed, otherwise the kernel's name
+    group: tuple[str, ...]  # the ranks of its process group as recorded; empty where not recorded
     start_ns: Int64s
     end_ns: Int64s
-    exposed_ns: Int64s
-    """The time of each in which no other kernel runs on its device."""
-    bytes: Int64s
-    """The part of the message that each rank has before or after, whichever is larger; -1 where not recorded."""
-    bus_bytes: Int64s
-    """The bytes that it sends over the link of a rank, at least; -1 where unknown."""
+    exposed_ns: Int64s  # the time of each in which no other kernel runs on its device
+    bytes: Int64s  # the larger part of the message that each rank has before or after; -1 where not recorded
+    bus_bytes: Int64s  # the bytes that it sends over the link of a rank, at least; -1 where unknown
 
     def __len__(self) -> int:
         return len(self.row)

@@ -26,8 +26,7 @@ MAX_NAMED_FOLDERS = 3  # folders that an error names; the rest is counted
 MAX_SILENCE_S = 60.0
 """Reading ends if a web server sends nothing for this time. aiohttp's own limit is five minutes for a whole file."""
 WEB_PREFIXES = ("http://", "https://")
-DENIED_STATUSES, MISSING_STATUSES = (401, 403), (404, 410)
-"""Statuses of HTTP."""
+DENIED_STATUSES, MISSING_STATUSES = (401, 403), (404, 410)  # statuses of HTTP
 RANK_IN_NAME = tuple(re.compile(rf"(?<![a-z]){word}[-_.=]?(\d+)", re.IGNORECASE) for word in ("rank", "worker"))
 """How names of files and folders give the rank: `trace_rank3.json`, `rank-3/trace.json`; users of
 tensorboard_trace_handler often call it `worker3`."""

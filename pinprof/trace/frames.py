@@ -26,8 +26,7 @@ INSTALLED_FILE = re.compile(r"(^|/)(site-packages|dist-packages|python3(\.\d+)?)
 runpy>`)."""
 UP_TO_PACKAGES = re.compile(r".*(^|/)(site|dist)-packages/")
 """The part of a path up to the innermost folder of installed libraries."""
-UP_TO_PYTHON_MODULES = re.compile(r".*(^|/)python3(\.\d+)?/")
-"""The folder of Python's own modules."""
+UP_TO_PYTHON_MODULES = re.compile(r".*(^|/)python3(\.\d+)?/")  # the folder of Python's own modules
 TORCH_PACKAGES = frozenset({"torch", "torchgen", "functorch"})
 """First parts of the paths of torch's code, from the folder of installed libraries on."""
 GENERATED_FILE = re.compile(r"(^|/)torchinductor_[^/]+/|(^|/)(?P<two>[a-z0-9]{2})/[a-z](?P=two)[a-z0-9]{30,}\.py$")
@@ -55,8 +54,7 @@ class Frame(NamedTuple):
     """A Python function as a trace names it."""
 
     file: str
-    line: int
-    """The line at which the function begins, or at which it was when the recording began; not that of a call."""
+    line: int  # the line at which the function begins, or at which it was when the recording began; not that of a call
     function: str
 
 

@@ -9,12 +9,10 @@ from msgspec import Meta
 
 from pinprof.document import converted
 
-LINES_KEY = "pinprof_lines"
-"""Key of the recorded lines in the trace file."""
+LINES_KEY = "pinprof_lines"  # key of the recorded lines in the trace file
 LINE_MARK = "pinprof line "
 """While lines are recorded, an annotation of this name and a number follows each wait on its thread."""
-CONTEXTS_KEY = "pinprof_contexts"
-"""Key of the contexts of the recorded waits in the trace file."""
+CONTEXTS_KEY = "pinprof_contexts"  # key of the contexts of the recorded waits in the trace file
 END_OF_STEP = -1  # stands in a context for the beginning or the end of the step
 
 
@@ -53,23 +51,18 @@ class SourceLine(Placed):
     """The place in the user's own code from which a wait was called."""
 
     file: str
-    line: int | None
-    """None where only the function is certain."""
+    line: int | None  # None where only the function is certain
     function: str
-    stack: tuple[str, ...] = ()
-    """The stack of the call: `FILE:LINE:FUNCTION`, innermost first."""
-    cause: str | None = None
-    """Why the host waited, if the recorded Python functions show more than the ops."""
+    stack: tuple[str, ...] = ()  # the stack of the call: `FILE:LINE:FUNCTION`, innermost first
+    cause: str | None = None  # why the host waited, if the recorded Python functions show more than the ops
 
 
 @dataclass(frozen=True)
 class RecordedLines:
     """The places of the waits of one kind in a step, in order, None where not certain; one for each number of them."""
 
-    op: str
-    """The outermost op around the wait; the call itself if there is none."""
-    thread: str
-    """The role of the thread."""
+    op: str  # the outermost op around the wait; the call itself if there is none
+    thread: str  # the role of the thread
     at: tuple[SourceLine | None, ...]
 
 
@@ -81,15 +74,12 @@ class Context:
     number of ops that is kept.
     """
 
-    op: str
-    """As in `RecordedLines`."""
+    op: str  # as in `RecordedLines`
     thread: str
     before: tuple[int, ...]
     after: tuple[int, ...]
-    line: int
-    """Index into `Contexts.lines`, -1 where none was certain."""
-    most: int
-    """How many waits of a step had this context, at most."""
+    line: int  # index into `Contexts.lines`, -1 where none was certain
+    most: int  # how many waits of a step had this context, at most
 
 
 @dataclass(frozen=True)
@@ -114,8 +104,7 @@ def contexts_of_metadata(entry: object) -> Contexts | None:
     return contexts if are_valid else None
 
 
-OPS_KEY = "pinprof_ops"
-"""Key of the places of ops in the trace file."""
+OPS_KEY = "pinprof_ops"  # key of the places of ops in the trace file
 
 
 @dataclass(frozen=True)
@@ -128,11 +117,9 @@ class OpPlace(Placed):
     function: str
 
 
-MAX_RECORDED_MS, MAX_RECORDED_NS = 10**9, 10**15
-"""No code runs for longer in some recorded steps."""
+MAX_RECORDED_MS, MAX_RECORDED_NS = 10**9, 10**15  # no code runs for longer in some recorded steps
 MAX_WATCHED_STEPS = 10**6  # more steps than are ever watched
-BACKWARD_KEY = "pinprof_backward"
-"""Key of the Python code of backward passes in the trace file."""
+BACKWARD_KEY = "pinprof_backward"  # key of the Python code of backward passes in the trace file
 
 
 @dataclass(frozen=True)
@@ -160,8 +147,7 @@ def backward_of_metadata(entry: object) -> tuple[PauseCode, ...]:
     return tuple(code for code in converted(entry, tuple[PauseCode, ...]) or () if 1 <= code.ns <= MAX_RECORDED_NS)
 
 
-WATCHED_KEY = "pinprof_watched"
-"""Key of the watched waits in the trace file."""
+WATCHED_KEY = "pinprof_watched"  # key of the watched waits in the trace file
 BACKWARD_CALL = "run_backward"
 """The function that Python calls to run the autograd engine, whose threads have no Python frames of their own."""
 
@@ -171,15 +157,11 @@ class WatchedWait:
     """Waits at one place of the program, over the steps that were watched."""
 
     line: SourceLine
-    called: str | None
-    """The call in the user's line: a function's name, `bool`, `[]`, ...; None where that is not certain."""
-    waited: str | None
-    """The call that waited, in the innermost Python frame, which may be a library's."""
-    thread: str
-    """`main`, or `other`."""
+    called: str | None  # the call in the user's line: a name, `bool`, `[]`, ...; None where that is not certain
+    waited: str | None  # the call that waited, in the innermost Python frame, which may be a library's
+    thread: str  # `main`, or `other`
     waits: int
-    at: tuple[int, ...]
-    """The watched steps in which it waited, counted from 0, in order."""
+    at: tuple[int, ...]  # the watched steps in which it waited, counted from 0, in order
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from pinprof.trace import tables
 from pinprof.trace.tables import EVERY, NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Links, Steps, Trace
 
 ROUNDING_NS = 1000  # how far the ends of ranges that follow each other overlap in a trace of whole microseconds
-NO_WORK_NS = int(np.iinfo(np.int64).min)
-"""When the GPU work of a step ends that has none."""
+NO_WORK_NS = int(np.iinfo(np.int64).min)  # when the GPU work of a step ends that has none
 USUAL_DEPTH = 64
 """For a few rows, the rows around them are looked at one by one, up to this many levels; only a recursion is deeper."""
 
@@ -22,8 +21,7 @@ class RecordedWork(NamedTuple):
     functions: HostEvents
     calls: Calls
     gpu: Activities
-    launch: Int32s
-    """Per activity: the call that launched it, -1 for none."""
+    launch: Int32s  # per activity: the call that launched it, -1 for none
 
 
 def find_links(recorded: RecordedWork, steps: Steps) -> Links:

@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 
 from pinprof.trace.metadata.info import Made
 
-REPOSITORY_FOLDER = ".git"
-"""An entry at the top of a git repository: a folder, or a file in worktrees and submodules."""
+REPOSITORY_FOLDER = ".git"  # an entry at the top of a git repository: a folder, or a file in worktrees and submodules
 EDITED_AFTER_S = 10
 """A source file that is newer than the trace by more than this is not the one that ran. The files of one copy or
 checkout are written within seconds, in any order."""
@@ -91,8 +90,7 @@ class Sources:
 Body: TypeAlias = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ScopeNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda | ast.GeneratorExp
-MODULE_CODE = "<module>"
-"""Python's name for code outside of functions."""
+MODULE_CODE = "<module>"  # Python's name for code outside of functions
 DUNDER_NAME = re.compile(r"__\w+__")
 """Methods that Python calls although the source does not name them: `Linear(3, 3)` calls `__init__`."""
 LAMBDA = "<lambda>"
@@ -126,8 +124,7 @@ def call_line(source: str, function: str, line: int, called: str, *, of_object: 
     return uses[0].line if len(uses) == 1 and uses[0].certain else None
 
 
-COMPUTING_NODES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Subscript)
-"""Nodes that may run an op of torch."""
+COMPUTING_NODES = (ast.Call, ast.BinOp, ast.UnaryOp, ast.AugAssign, ast.Subscript)  # nodes that may run an op of torch
 
 
 def loop_line(source: str, function: str, line: int) -> int | None:

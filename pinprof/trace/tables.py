@@ -23,8 +23,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Source = TypeVar("Source")
 Result = TypeVar("Result")
 NONE = -1  # the only sentinel: no such row, no such value
-EVERY = slice(None)
-"""All rows of a table."""
+EVERY = slice(None)  # all rows of a table
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 EventKind: TypeAlias = Literal["wait", "call", "kernel", "copy", "memset", "op", "host", "unknown"]
@@ -138,8 +137,7 @@ class Table:
 class HostEvents(Table):
     """Ranges on a host thread: `cpu_op`, `user_annotation`, `python_function` or `overhead`."""
 
-    thread: Int32s
-    """Index into `Trace.threads`."""
+    thread: Int32s  # index into `Trace.threads`
 
 
 @dataclass(frozen=True, repr=False)
@@ -212,28 +210,22 @@ class SyncEvents(Table):
     """CUPTI's synchronization records (`cuda_sync`); not GPU work."""
 
     device: Int32s
-    stream: Int64s
-    """Stream that was synchronized; -1 for a context or an event."""
+    stream: Int64s  # stream that was synchronized; -1 for a context or an event
     correlation: Int64s
 
 
 MIN_EVENTS_OF_TWO_CORES, MAX_EVENTS_OF_TWO_CORES = 300_000, 2_000_000
-HOST_DEVICE = NONE
-"""The device of what torch allocates in the memory of the host."""
+HOST_DEVICE = NONE  # the device of what torch allocates in the memory of the host
 
 
 class MemoryUse(NamedTuple):
     """What torch's allocators held after each allocation and release, in the order of time (`profile_memory=True`)."""
 
     at_ns: Int64s = _NO_NUMBERS
-    device: Int32s = _NO_CODES
-    """The GPU, or HOST_DEVICE; of the host only what was allocated since the recording began."""
-    allocated: Int64s = _NO_NUMBERS
-    """Bytes in tensors on this device."""
-    reserved: Int64s = _NO_NUMBERS
-    """Bytes that the allocator took from the device, in use or kept for later; -1 where not recorded."""
-    thread: Int32s = _NO_CODES
-    """Index into `Trace.threads`; -1 for a thread without other events."""
+    device: Int32s = _NO_CODES  # the GPU, or HOST_DEVICE; of the host only what was allocated since the recording began
+    allocated: Int64s = _NO_NUMBERS  # bytes in tensors on this device
+    reserved: Int64s = _NO_NUMBERS  # bytes taken from the device; -1 where not recorded
+    thread: Int32s = _NO_CODES  # index into `Trace.threads`; -1 for a thread without other events
 
     @property
     def of_gpu(self) -> dict[int, Int64s]:
@@ -280,26 +272,16 @@ class Steps:
 class Links:
     """Row indices from one table into another, -1 for none; and what follows from the launches of GPU work."""
 
-    launch: Int32s
-    """Per activity: the call that launched it."""
-    op: Int32s
-    """Per call: the innermost `cpu_op` around it."""
-    op_parent: Int32s
-    """Per op: the innermost op around it."""
-    function: Int32s
-    """Per call: the innermost `python_function` around it."""
-    function_parent: Int32s
-    """Per Python function: the innermost one around it."""
-    op_function: Int32s
-    """Per op: the innermost `python_function` around it."""
-    call_step: Int32s
-    """Per call: the step in which it began."""
-    activity_step: Int32s
-    """Per activity: the step in which it was launched."""
-    in_flight: Bools
-    """Per activity: whether it was queued before the recording began."""
-    launched_ns: Int64s
-    """Per activity: when the call that launched it began, in ns; the latest possible time if that is unknown."""
+    launch: Int32s  # per activity: the call that launched it
+    op: Int32s  # per call: the innermost `cpu_op` around it
+    op_parent: Int32s  # per op: the innermost op around it
+    function: Int32s  # per call: the innermost `python_function` around it
+    function_parent: Int32s  # per Python function: the innermost one around it
+    op_function: Int32s  # per op: the innermost `python_function` around it
+    call_step: Int32s  # per call: the step in which it began
+    activity_step: Int32s  # per activity: the step in which it was launched
+    in_flight: Bools  # per activity: whether it was queued before the recording began
+    launched_ns: Int64s  # per activity: when its launch began; the latest possible time if that is unknown
 
 
 @dataclass(frozen=True)
@@ -307,16 +289,11 @@ class ModelCalls:
     """The calls of a language model that answers requests, one per token, of the thread that makes most, in order."""
 
     start_ns: Int64s
-    end_ns: Int64s
-    """The end of the events that show the call; the call itself may end later."""
-    decodes: Bools
-    """Whether a call makes one further token per request; otherwise it takes in prompts."""
-    requests: Int64s
-    """-1 where unknown."""
-    tokens: Int64s
-    """Tokens that all requests put in; -1 where unknown."""
-    thread: int = NONE
-    """Index into `Trace.threads` of the thread that makes them."""
+    end_ns: Int64s  # the end of the events that show the call; the call itself may end later
+    decodes: Bools  # whether a call makes one further token per request; otherwise it takes in prompts
+    requests: Int64s  # -1 where unknown
+    tokens: Int64s  # tokens that all requests put in; -1 where unknown
+    thread: int = NONE  # index into `Trace.threads` of the thread that makes them
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -9,8 +9,7 @@ from pinprof.trace.metadata.info import Thread
 from pinprof.trace.reader.events import Number
 from pinprof.trace.tables import NONE, Bools, Calls, HostEvents
 
-ThreadKey: TypeAlias = tuple[Number, Number]
-"""Process and thread id as the trace gives them."""
+ThreadKey: TypeAlias = tuple[Number, Number]  # process and thread id as the trace gives them
 STEP_PREFIX = "ProfilerStep#"
 STEP_MARK: Final = re.compile(rf"{STEP_PREFIX}(\d{{1,18}})")
 """torch's mark of a step; its number also counts steps that were not recorded."""
@@ -26,8 +25,7 @@ BACKWARD_OP: Final = re.compile(
     r"autograd::engine::|CompiledFunctionBackward|torch::autograd::(?:AccumulateGrad|Copy|GraphRoot)|\w+Backward\d*$"
 )
 """Begins the names of the autograd engine's own ops, on whatever thread it runs; torch 1.8 names only their nodes."""
-PIN_THREAD_NAME = "pt_data_pin"
-"""Name that torch/utils/data/_utils/pin_memory.py gives its thread."""
+PIN_THREAD_NAME = "pt_data_pin"  # name that torch/utils/data/_utils/pin_memory.py gives its thread
 PIN_OPS = frozenset({"aten::pin_memory", "aten::_pin_memory"})
 
 

@@ -11,8 +11,7 @@ from typing import Final
 
 # Categories of events (libkineto/include/ActivityType.h)
 
-OWN_CALLS: Final = ("cuda_runtime", "cuda_driver")
-"""Categories of the runtime calls of CUDA and HIP."""
+OWN_CALLS: Final = ("cuda_runtime", "cuda_driver")  # categories of the runtime calls of CUDA and HIP
 FOREIGN_CALL: Final = re.compile(r"(?!cuda_)[a-z]\w{0,40}_(?:runtime|driver)|hpu_op")
 """Categories of the runtime calls of other vendors than those of `RUNTIME`."""
 VENDORS: Final = {
@@ -192,8 +191,7 @@ NO_TENSOR_CORES: Final = re.compile(
     r"epilogue::impl|OffsetsKernel|workspace_kernel|reduce_wgrad|depthwise|grad\w*_(?:alg\d|engine)|winograd_nonfused"
 )
 """Names of products that are not on tensor cores."""
-AMD_KERNEL: Final = re.compile(r"^Cijk_|ck_tile|igemm_\w+_gtcx|_ISA9|MIOpen|rocblas")
-"""In the names of AMD's kernels."""
+AMD_KERNEL: Final = re.compile(r"^Cijk_|ck_tile|igemm_\w+_gtcx|_ISA9|MIOpen|rocblas")  # in the names of AMD's kernels
 SEARCHED_CHARACTERS: Final = 20_000
 """Characters of a name in which a kind is looked for: names of templates are long, and a trace may have any name."""
 
@@ -209,12 +207,9 @@ LARGE_LOOKUP: Final = re.compile(r"vectorized_gather_kernel|indexSelectLargeInde
 """The kernels of a lookup of more tokens."""
 FUSED_LOOKUP: Final = re.compile(r"\btriton_\w+_embedding_")
 """A kernel that Inductor made of a lookup and other ops: torch.compile has compiled the call."""
-TOKEN_CHOICE: Final = re.compile(r"argmax|multinomial|exponential|topk")
-"""Ops and kernels that choose the next token."""
-ANY_ATTENTION: Final = re.compile(r"attention|flash_fwd|fmha", re.IGNORECASE)
-"""Ops and kernels of attention."""
-ANY_SOFTMAX: Final = re.compile(r"softmax")
-"""Ops and kernels of attention written by hand, and of other models."""
+TOKEN_CHOICE: Final = re.compile(r"argmax|multinomial|exponential|topk")  # ops and kernels that choose the next token
+ANY_ATTENTION: Final = re.compile(r"attention|flash_fwd|fmha", re.IGNORECASE)  # ops and kernels of attention
+ANY_SOFTMAX: Final = re.compile(r"softmax")  # ops and kernels of attention written by hand, and of other models
 
 
 def kind_of_name(name: str) -> KernelKind:

@@ -27,8 +27,7 @@ FOLLOWED_LAUNCHERS = (
 """Modules that start a training script."""
 LAUNCHER_PROGRAMS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed", "fabric")
 """The names of launchers as programs."""
-OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-"""Options of python whose value is the next word."""
+OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")  # options of python whose value is the next word
 SHEBANG_BYTES = 256  # the longest first line of a program that Linux reads
 FOLLOWED_PROGRAM = (
     "import sys; first = [] if getattr(sys.flags, 'safe_path', False) else [sys.path.pop(0)]; "

@@ -29,15 +29,12 @@ Noted = TypeVar("Noted")
 class ChildConfig(msgspec.Struct, frozen=True):
     """How to record a child."""
 
-    path: str
-    """The trace of the script itself; the names of the children's traces follow from it."""
+    path: str  # the trace of the script itself, from which those of children have their names
     step_marker: str
     keep_going: bool
     options: RecordingOptions
-    notes: str
-    """The folder into which the children write."""
-    inherited: Rank | None = None
-    """The rank in the environment of the starting process: a child with the same rank only helps that process."""
+    notes: str  # the folder into which the children write
+    inherited: Rank | None = None  # the rank of the starting process: a child with the same one only helps it
 
 
 class ChildStart(msgspec.Struct, frozen=True):
@@ -55,8 +52,7 @@ class ChildEnd(msgspec.Struct, frozen=True, kw_only=True):
     marker: str = ""
     stopped: bool = False
     why: str | None = None
-    trains: bool = True
-    """Whether its steps train; a loop that only draws batches or calls modules evaluates."""
+    trains: bool = True  # whether its steps train; a loop that only draws batches or calls modules evaluates
 
 
 ENDED_EARLY = "it ended before it had recorded a step"

@@ -66,8 +66,7 @@ class _Compiled(NamedTuple):
     co_filename: str
     co_firstlineno: int
     co_name: str
-    recompile_reason: str | None
-    """None also in versions of torch that do not record it."""
+    recompile_reason: str | None  # None also in versions of torch that do not record it
     fail_reason: str | None
     fail_user_frame_filename: str | None
     fail_user_frame_lineno: int | None

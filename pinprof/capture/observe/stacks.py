@@ -27,8 +27,7 @@ OWN_COMMANDS, OWN_WORKLOADS = str(Path(OWN_PACKAGE) / "cli") + os.sep, str(Path(
 TORCH_FOLDER = str(Path(torch.__file__).parent) + os.sep
 OWN_WINDOWS = str(Path(OWN_PACKAGE) / "capture" / "window") + os.sep
 """Files whose functions run between two steps, and call no code of the program."""
-COMPILED_FILE_PREFIX = "<eval_with_key>"
-"""The file name of code that torch.fx generates begins like this."""
+COMPILED_FILE_PREFIX = "<eval_with_key>"  # the file name of code that torch.fx generates begins like this
 LONGEST_NAME_CHARS = 500  # characters of a file's or function's name that are kept
 
 

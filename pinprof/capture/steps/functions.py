@@ -14,8 +14,7 @@ from pinprof.ground.errors import CaptureError
 from pinprof.program.hooks import contained, preceded, replaced
 from pinprof.program.user_program import CodeChange
 
-MARKING_DECORATOR = "__pinprof_marks_steps__"
-"""The name of the decorator in a marked script."""
+MARKING_DECORATOR = "__pinprof_marks_steps__"  # the name of the decorator in a marked script
 
 
 class FunctionCalls:

@@ -26,20 +26,16 @@ MAX_OTHER_PAUSES = 3
 """After this number of pauses without a rollout none is expected; a busy machine makes one now and then."""
 
 
-OtherSteps: TypeAlias = frozenset[tuple[Hashable, int]]
-"""How often each other optimizer steps between two steps of one."""
+OtherSteps: TypeAlias = frozenset[tuple[Hashable, int]]  # how often each other optimizer steps between two steps of one
 
 
 class Gap(NamedTuple):
     """The time between two steps of one optimizer, and what the program did in it."""
 
     ns: int
-    calls: int | None = None
-    """Calls of outermost modules; None if they were not watched all the time."""
-    evaluated: bool = False
-    """Whether a model was switched to evaluation."""
-    draws: int = 0
-    """Batches drawn from a DataLoader; with some, its calls of modules evaluate."""
+    calls: int | None = None  # calls of outermost modules; None if they were not watched all the time
+    evaluated: bool = False  # whether a model was switched to evaluation
+    draws: int = 0  # batches drawn from a DataLoader; with some, its calls of modules evaluate
     others: OtherSteps = frozenset()
 
     @property

@@ -27,8 +27,7 @@ from pinprof.trace.spans.model_calls import BATCH_MARK
 if TYPE_CHECKING:
     from torch.nn import Module
 
-AUTO = "auto"
-"""The step marker that lets the finder choose a source."""
+AUTO = "auto"  # the step marker that lets the finder choose a source
 
 
 @dataclass(eq=False)
@@ -88,8 +87,7 @@ class Observer:
     def __init__(self) -> None:
         self.optimizers = OptimizerRoles()
 
-    needs_backward = True
-    """Whether calls of backward may decide what a step is; otherwise they are not reported."""
+    needs_backward = True  # whether calls of backward may decide what a step is; otherwise they are not reported
 
     def saw(self, event: "StepEvent", subject: Any = None) -> None:
         """Note an event; `subject` is the module that is called."""
@@ -103,32 +101,22 @@ class Observer:
 class Source:
     """Something that a program does once per step. Of two sources, the earlier in STEP_SOURCES is the better sign."""
 
-    option: str
-    """The value of `--step-marker` that asks for it."""
-    step: str
-    """What ends a step, for the help of `--step-marker`."""
-    words: str
-    """What a marker is called; {name} is the class of the optimizer or module."""
-    hook: Callable[[Observer], AbstractContextManager[None]]
-    """Reports the events of the program in a block."""
-    trains: bool
-    """Whether a program with such steps trains; otherwise it may evaluate."""
-    enough: int = 12  # a WGAN makes five critic steps per generator step, and two of these are necessary
-    """Events that suffice to choose it, if the program has no better source."""
-    is_certain: bool = False
-    """Whether the program or its user says that a step ends here, so that nothing else counts."""
-    is_costly: bool = False
-    """Whether its hook slows the program down, so that it is placed only where nothing else marks a step."""
+    option: str  # the value of `--step-marker` that asks for it
+    step: str  # what ends a step, for the help of `--step-marker`
+    words: str  # what a marker is called; {name} is the class of the optimizer or module
+    hook: Callable[[Observer], AbstractContextManager[None]]  # reports the events of the program in a block
+    trains: bool  # whether a program with such steps trains; otherwise it may evaluate
+    enough: int = 12  # events that suffice without a better source; a WGAN makes 5 critic steps per generator step
+    is_certain: bool = False  # whether the program or its user says that a step ends here, so that nothing else counts
+    is_costly: bool = False  # whether its hook slows the program: it is placed only where nothing else marks a step
 
 
 class StepEvent(NamedTuple):
     """A call of `pinprof.step()`, an optimizer step, a backward pass, a call of a module, or a draw of a batch."""
 
     source: Source
-    key: Hashable
-    """The role of the optimizer, the line that calls backward, the module, or the DataLoader."""
-    name: str = ""
-    """The class of the optimizer or module, or the function that was called."""
+    key: Hashable  # the role of the optimizer, the line that calls backward, the module, or the DataLoader
+    name: str = ""  # the class of the optimizer or module, or the function that was called
 
     @property
     def text(self) -> str:

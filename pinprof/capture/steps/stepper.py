@@ -11,8 +11,7 @@ from pinprof.ground.errors import CaptureError, unexpected
 from pinprof.program.ending import Stop
 from pinprof.program.hooks import contained, faults
 
-NO_OPTIMIZER = "no optimizer has stepped"
-"""Why something else marks the steps."""
+NO_OPTIMIZER = "no optimizer has stepped"  # why something else marks the steps
 
 
 class Stepper:

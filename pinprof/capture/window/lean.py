@@ -159,8 +159,7 @@ class Stretch:
 
 MAX_SHARE_OF_RECORDINGS = 0.005
 """The share of the program's time that later recordings may take: after a costly one, the next one is later."""
-BETWEEN_RECORDINGS = "between"
-"""The window of the steps between two recordings."""
+BETWEEN_RECORDINGS = "between"  # the window of the steps between two recordings
 MAX_STEPS_BEFORE_RECORDING = 1000  # the last steps before a recording that give the step without the profiler
 UNLIKE_STEP_FACTOR = 3.0
 """Steps longer than this multiple of the median are left out of the mean: they evaluate, or write a checkpoint."""

@@ -113,8 +113,7 @@ class _Caller(NamedTuple):
     """A stack from which a wait was called, innermost first, and the line of the user's code in it."""
 
     line: SourceLine
-    frames: tuple[tuple[CodeType, int, int], ...]
-    """Code, offset of the instruction and line of each."""
+    frames: tuple[tuple[CodeType, int, int], ...]  # code, offset of the instruction and line of each
     is_main: bool
 
     def described(self) -> WatchedWait:

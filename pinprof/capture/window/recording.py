@@ -27,8 +27,7 @@ from pinprof.trace.metadata.sampled_stacks import HOST_KEY, WORKER_KEY, HostProf
 
 SPARE_STEPS = 3  # a program is short of steps if it has only this number more left than the windows take
 MAX_RESTARTS = 10  # a program whose steps change more often is recorded in whatever steps it makes
-AFTER_WINDOWS = "after"
-"""The window of steps after all windows."""
+AFTER_WINDOWS = "after"  # the window of steps after all windows
 OnWindow = Callable[[str, int, int], None]
 """Called at the start of every step with the name of the window, the step's number in it, and its number of steps."""
 DEFAULT_OPTIONS = RecordingOptions()

@@ -120,8 +120,7 @@ def trace_file(path: Path, mode: Literal["rb", "wb"]) -> Iterator[BinaryIO]:
             yield cast("BinaryIO", packed)
 
 
-SECTIONS_PREFIX = b'{"pinprof_'
-"""The first line of a trace file in which something is stored begins like this."""
+SECTIONS_PREFIX = b'{"pinprof_'  # the first line of a trace file in which something is stored begins like this
 
 
 def store(path: Path, sections: Mapping[str, object]) -> None:

@@ -19,8 +19,7 @@ class Device:
 
     index: int
     name: str | None
-    major: int | None = None
-    """The first number of its compute capability."""
+    major: int | None = None  # the first number of its compute capability
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,7 @@ class Thread:
     pid: int | float | str | None
     tid: int | float | str | None
     name: str
-    role: str
-    """`main`, `autograd`, `pin_memory` or `other`."""
+    role: str  # `main`, `autograd`, `pin_memory` or `other`
 
 
 @dataclass(frozen=True)
@@ -72,13 +70,10 @@ class HostMemory(Struct, frozen=True):
 class UnreadGradients:
     """Gradients that nothing had read when the last recorded step had ended."""
 
-    inputs: tuple[tuple[int, ...], ...] = ()
-    """The shapes of tensors that are not parameters, the largest first."""
+    inputs: tuple[tuple[int, ...], ...] = ()  # the shapes of tensors that are not parameters, the largest first
     parameters: int = 0
-    modules: tuple[str, ...] = ()
-    """The classes of the modules that hold these parameters."""
-    elements: int = 0
-    """How many numbers all these gradients have."""
+    modules: tuple[str, ...] = ()  # the classes of the modules that hold these parameters
+    elements: int = 0  # how many numbers all these gradients have
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from msgspec import Meta
 from pinprof.document import converted
 from pinprof.trace.lines import Place
 
-RUN_KEY = "pinprof_run"
-"""Key of the log in the trace file."""
+RUN_KEY = "pinprof_run"  # key of the log in the trace file
 EVALUATION, CHECKPOINT, EPOCH, COMPILE = "evaluation", "checkpoint", "epoch_end", "compile"
 CAPTURE, GARBAGE = "graph_capture", "garbage_collection"
 """Kinds of irregular work in a step: `Module.eval()` was called, `torch.save` was called, a DataLoader was started
@@ -23,22 +22,17 @@ IRREGULAR_WORK = {
     EPOCH: "the start of a DataLoader",
 }
 """All kinds, in words."""
-TIMING_WINDOW = "plain"
-"""The window that times steps."""
-RECORDED = "recorded"
-"""The window whose steps are the trace."""
-WATCH_WINDOW = "watch"
-"""The window in which torch's sync debug mode alone reports waits."""
-PROFILED_WINDOWS = ("profiler warm-up", RECORDED, "lines")
-"""Windows under a profiler, which makes their steps longer."""
+TIMING_WINDOW = "plain"  # the window that times steps
+RECORDED = "recorded"  # the window whose steps are the trace
+WATCH_WINDOW = "watch"  # the window in which torch's sync debug mode alone reports waits
+PROFILED_WINDOWS = ("profiler warm-up", RECORDED, "lines")  # windows under a profiler, which makes their steps longer
 POSSIBLY_USUAL_WORK = (EVALUATION, CHECKPOINT, GARBAGE)
 USUAL_SHARE_OF_STEPS = 2 / 3
 """Such work in more than this share of all steps is a part of the step. With two batches in an epoch, an evaluation is
 in half of the steps."""
 NOWHERE = -1  # stands for no place
 MAX_LOGGED_AMOUNT = 10**17  # a log with a larger number of steps, or of ns (three years), is corrupt
-Amount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGGED_AMOUNT)]
-"""A number of steps, of ns or of other things."""
+Amount: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_LOGGED_AMOUNT)]  # a number of steps, of ns or of other things
 
 
 @dataclass(frozen=True)
@@ -47,10 +41,8 @@ class IrregularWork:
 
     step: int
     kind: str
-    ns: Amount = 0
-    """How long it took; 0 if only its beginning was noted."""
-    place: int = NOWHERE
-    """Where the program called it: an index into the places."""
+    ns: Amount = 0  # how long it took; 0 if only its beginning was noted
+    place: int = NOWHERE  # where the program called it: an index into the places
 
 
 @dataclass(frozen=True)

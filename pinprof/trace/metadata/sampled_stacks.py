@@ -8,10 +8,8 @@ from pinprof.document import Count, Ms, Words, converted, doc
 from pinprof.ground.units import NS_PER_MS
 from pinprof.trace.lines import MAX_RECORDED_MS, Placed
 
-HOST_KEY = "pinprof_host"
-"""Key of the sampled stacks in the trace file."""
-WORKER_KEY = "pinprof_worker"
-"""Key of the sampled stacks of a DataLoader's worker, whose steps are batches."""
+HOST_KEY = "pinprof_host"  # key of the sampled stacks in the trace file
+WORKER_KEY = "pinprof_worker"  # key of the sampled stacks of a DataLoader's worker, whose steps are batches
 MAX_KEPT_FRAMES = 64  # frames of a stack that are kept
 MAX_KEPT_STACKS = 5_000  # different stacks that are kept, the most frequent ones; samples of others are only counted
 MAX_HOST_SAMPLES = 1_000_000_000  # a larger count is corrupt: at 10 ms each it would be four months

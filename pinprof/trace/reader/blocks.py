@@ -24,15 +24,12 @@ JSON_DECODER = json.JSONDecoder()
 SPACE = rb"[ \t\r\n]*"
 BEFORE_EVENTS = rb'(?:\xef\xbb\xbf)?%b(?:\{.*?"traceEvents"%b:%b)?\[%b' % ((SPACE,) * 4)
 TRACE_HEADER = re.compile(rb'%b(?=\{%b")' % (BEFORE_EVENTS, SPACE), re.DOTALL)
-ANY_HEADER = re.compile(BEFORE_EVENTS, re.DOTALL)
-"""The text before a list whose first entry is not an event."""
+ANY_HEADER = re.compile(BEFORE_EVENTS, re.DOTALL)  # the text before a list whose first entry is not an event
 ESCAPED_BYTE = re.compile(rb"\\.", re.DOTALL)
-DEPTH_BY_BYTE = np.zeros(256, np.int8)
-"""By how much a byte outside of texts changes the depth of what follows."""
+DEPTH_BY_BYTE = np.zeros(256, np.int8)  # by how much a byte outside of texts changes the depth of what follows
 DEPTH_BY_BYTE[list(b"[{")], DEPTH_BY_BYTE[list(b"]}")] = 1, -1
 MAX_EVENT_BYTES = 1 << 16  # a block does not end before an event longer than this
-SEAM = re.compile(rb"\}%b,%b\Z" % (SPACE, SPACE))
-"""The text between two events."""
+SEAM = re.compile(rb"\}%b,%b\Z" % (SPACE, SPACE))  # the text between two events
 WIDEST_SEAM = 128  # no program that writes traces puts more white space than this between two events
 MAX_BRACES_TRIED = 64
 """Braces that are tried to find that of the last event: objects in arguments may also follow each other."""
@@ -45,12 +42,9 @@ class FileEnd(NamedTuple):
     malformed: int
     repaired: int
     metadata: Metadata
-    closed: bool
-    """Whether the list of events ended; otherwise the file was cut off."""
-    around: bytes = b""
-    """The JSON text of the file without its events, empty if it is not JSON."""
-    trailing: int = 0
-    """Bytes after the end of the JSON text of the file."""
+    closed: bool  # whether the list of events ended; otherwise the file was cut off
+    around: bytes = b""  # the JSON text of the file without its events, empty if it is not JSON
+    trailing: int = 0  # bytes after the end of the JSON text of the file
 
 
 class Blocks:

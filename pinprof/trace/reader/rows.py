@@ -58,10 +58,8 @@ MEMORY_NUMBERS = attrgetter(*MEMORY_IDS)
 TEXT_ARGUMENTS = ("collective", "group", "message", "copy")
 """The arguments that are read as texts, as `Args` names them."""
 Key = TypeVar("Key", bound=Hashable)
-ReadTimes: TypeAlias = tuple[Int64s, Bools]
-"""Times in ns, and which of them are numbers."""
-MEMORY_EVENT = "[memory]"
-"""The name of the instant events that Kineto writes with `profile_memory=True`."""
+ReadTimes: TypeAlias = tuple[Int64s, Bools]  # times in ns, and which of them are numbers
+MEMORY_EVENT = "[memory]"  # the name of the instant events that Kineto writes with `profile_memory=True`
 NEEDED_FOR_TEXT = {"message": "collective", "copy": "copy_kind"}
 """By text that `Args` composes of several arguments: the argument without which the text is empty."""
 _INT64_MAX = np.iinfo(np.int64).max
@@ -85,8 +83,7 @@ class Rows:
     entry: Int32s
     """Which entry of the list of events it is, counted within the part."""
     ids: Int32s | Int64s
-    """A matrix: a line per name of `ReadOptions.ids`, then a line per text, as an index into the values of
-    `Shared.names`; a column per row whose category has arguments; -1 where not recorded."""
+    """Lines: ids, then texts as indices into `Shared.names`; columns: rows with arguments; -1: none."""
 
     def __len__(self) -> int:
         return len(self.category)
@@ -99,13 +96,10 @@ class Rows:
 class MemoryRows(NamedTuple):
     """The memory of torch's allocators after each allocation and release, in the order of the file."""
 
-    thread: Int32s
-    """Index into the values of `Shared.threads`."""
+    thread: Int32s  # index into the values of `Shared.threads`
     at_ns: Int64s
-    timed: Bools
-    """Whether the time is a number."""
-    numbers: Int64s
-    """A matrix with a line per name of `MEMORY_IDS`; -1 where not recorded."""
+    timed: Bools  # whether the time is a number
+    numbers: Int64s  # a matrix with a line per name of `MEMORY_IDS`; -1 where not recorded
 
 
 def category_name(text: str) -> str:
@@ -185,17 +179,12 @@ class FileContent(NamedTuple):
     """The content of a trace file."""
 
     metadata: Metadata
-    parts: list[FilePart]
-    """In the order of the file."""
+    parts: list[FilePart]  # in the order of the file
     shared: Shared
-    cut: str | None
-    """Why the end of the file is missing, None if it is there."""
-    around: bytes
-    """The JSON text of the file, mostly without its events; empty if it is not JSON."""
-    trailing: int = 0
-    """Bytes after the end of the JSON text."""
-    start: bytes = b""
-    """The beginning of the text."""
+    cut: str | None  # why the end of the file is missing, None if it is there
+    around: bytes  # the JSON text of the file, mostly without its events; empty if it is not JSON
+    trailing: int = 0  # bytes after the end of the JSON text
+    start: bytes = b""  # the beginning of the text
 
 
 def part_of_block(block: bytes, shared: Shared) -> FilePart:

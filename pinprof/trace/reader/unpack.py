@@ -19,8 +19,7 @@ MAX_UNPACKED_BYTES = 2**36
 """A file that unpacks to more than 64 GiB is one, too; the largest traces that can be opened have a tenth of that."""
 
 
-Unpacker: TypeAlias = Any
-"""An unpacker with the interface of those of bz2 and lzma."""
+Unpacker: TypeAlias = Any  # an unpacker with the interface of those of bz2 and lzma
 
 
 @dataclass(frozen=True)

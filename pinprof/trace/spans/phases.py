@@ -111,14 +111,10 @@ class Pass(NamedTuple):
     """A forward pass and the backward pass after it, of one micro-batch."""
 
     step: int
-    begin_ns: int
-    """When its first cast begins; without casts, its first gradient."""
-    casts: Int64s
-    """Rows of ops: autocast's casts of the weights and activations of linear layers and convolutions."""
-    weights: int
-    """How many weights were cast: the backward pass gives each of them the gradient of its cast."""
-    adds: int
-    """How many of these gradients were added to earlier ones."""
+    begin_ns: int  # when its first cast begins; without casts, its first gradient
+    casts: Int64s  # rows of ops: autocast's casts of the weights and activations of linear layers and convolutions
+    weights: int  # how many weights were cast: the backward pass gives each of them the gradient of its cast
+    adds: int  # how many of these gradients were added to earlier ones
 
 
 def passes_of(trace: Trace) -> list[Pass]:

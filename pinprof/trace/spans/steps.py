@@ -258,8 +258,7 @@ class AnnotationKind(NamedTuple):
     """Annotations of one kind by a server; the numbers in their names, of requests and tokens, make no other kind."""
 
     server: str
-    kind: str
-    """The name of the kind, with N for numbers."""
+    kind: str  # the name of the kind, with N for numbers
     name: re.Pattern[str]
 
 
