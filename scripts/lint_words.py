@@ -30,7 +30,7 @@ PHRASES = (
     Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 11),
     Phrase(r"\bof late\b", "recently, or since when", 0),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 4),
-    Phrase(r"\bis no\b", "is not a", 16),
+    Phrase(r"\bis no\b", "is not a", 15),
     Phrase(r"\btells\b", "shows, says, reports; distinguishes", 6),
     Phrase(r"\bhas it\b", "the noun", 3),
     Phrase(r"\bof which\b", "a clause of its own, or `whose`", 12),

@@ -67,7 +67,6 @@ def test_a_trace_alone_is_reported_on(trace: Path, tmp_path: Path, monkeypatch: 
         ("train.py", "is a Python script, not a trace; to record it: pinprof run "),
         ("job.pftrace", "is a trace in Perfetto's own format; pinprof reads the JSON of torch.profiler"),
         ("job.pftrace.gz", "Perfetto's traceconv makes it of this file"),
-        ("job.nsys-rep", "is a report of Nsight Systems; pinprof reads traces of torch.profiler"),
         ("events.out.tfevents.1.host", "is an event file of TensorBoard; the trace is a .pt.trace.json next to it"),
         ("train.ipynb", "is a notebook, not a trace"),
     ],
