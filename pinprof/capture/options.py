@@ -121,7 +121,7 @@ class RecordingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     @classmethod
     def of_command(cls, **given: Any) -> "RecordingOptions":
-        """Return the options for `pinprof run`, without None; with a short `warmup` only few steps are timed."""
+        """Return the options for `pinprof run`; None was not given. With a short `warmup` few steps are timed."""
         options = cls(**{name: value for name, value in given.items() if value is not None})
         if given.get("warmup") is None:
             return options

@@ -150,7 +150,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def run_guarded(script: str | os.PathLike[str], args: Sequence[str], guard: Guard, *, module: bool = False) -> int:
-    """Run a script or module as python would, in a guard; return its exit status. Raises CaptureError without it."""
+    """Run a script or module in a guard, as python would; return its exit status. Raises CaptureError if it is gone."""
     program, process = UserProgram.at(script, args, module=module), getpid()
     with program.as_main() as main, guard:
         status = ending_of(program, main, None).exit_status

@@ -36,7 +36,7 @@ CAPTURED_UNSEEN = (
 
 
 class Watch:
-    """Knows a program's copies from its neighbours; `report` gets a violation before, and can prevent it."""
+    """Knows a program's copies from its neighbours; `report` gets a violation first, and can prevent it."""
 
     def __init__(self, gpu: Gpu, report: OnViolation, on_copy: Callable[[], None] = lambda: None) -> None:
         self.gpu = gpu

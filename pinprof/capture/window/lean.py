@@ -200,7 +200,7 @@ class RepeatedRecordings:
             cost_ns = clock.now_ns() - begin_ns - int((steps_made() - first) * step_ns)
 
     def _await_next(self, every: int, cost_ns: int) -> Generator[Progress, None, tuple[list[int], float]]:
-        """Return the last times and the mean of all, in ns, after `every` steps and a long time for the last cost."""
+        """Wait for `every` steps, and until the last cost is a small share; return last times and mean, in ns."""
         clock = self._journal.clock
         begin_ns, count = clock.now_ns(), 0
         ends_ns = deque([begin_ns], MAX_STEPS_BEFORE_RECORDING + 1)

@@ -136,7 +136,7 @@ class Recording:
         return self._lean.steps
 
     def watch(self) -> None:
-        """Note irregular work until the end; change DataLoaders otherwise only after it, and undo that before."""
+        """Note irregular work until the end; make other changes of DataLoaders within this time only."""
         if not self._watching:
             self._watching = True
             self._watched.enter_context(noticing_work(self.journal))

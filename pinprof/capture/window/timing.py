@@ -28,7 +28,7 @@ STEADY_SHARE = 0.1
 def warm_up(
     journal: Journal, options: RecordingOptions, may_wait: Callable[[], bool]
 ) -> Generator[Progress, None, float]:
-    """Wait until steps are steady, as far as `may_wait`, and return the median of the last ones in ns."""
+    """Wait until steps are steady, or as long as `may_wait` says; return the median of the last ones in ns."""
     clock, batches = journal.clock, journal.batch_source
     marks_ns = [clock.now_ns()]
     while not _is_over(marks_ns, options, batches) and (len(marks_ns) <= options.warmup or may_wait()):
@@ -122,7 +122,7 @@ def _plain_steps(
 def until_precise(
     journal: Journal, options: RecordingOptions, is_over: Callable[[float], bool] = lambda _: False
 ) -> Generator[Progress, None, None]:
-    """Wait until the steps of all plain windows make the regular step precise, or `is_over` of their seconds."""
+    """Wait until the steps of all plain windows make the regular step precise, or `is_over` says of their seconds."""
     seconds, start_ns, first = journal.ns_in(TIMING_WINDOW) / NS_PER_S, journal.clock.now_ns(), len(journal)
     before, next_check = journal.steps_in(TIMING_WINDOW), 0
     while options.plain_precision < 1 and not journal.is_full:
