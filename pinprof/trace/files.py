@@ -15,7 +15,8 @@ from pinprof.ground.errors import TraceError
 from pinprof.ground.standard_streams import is_terminal
 from pinprof.ground.units import listed
 from pinprof.ground.urls import STANDARD_INPUT, has_secret_of, is_url, redacted, shown
-from pinprof.trace.reader.not_a_trace import refused_name
+from pinprof.trace.reader.not_a_trace import START_BYTES, check_start, refused_name
+from pinprof.trace.reader.unpack import is_packed
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".json.zst")
 MAX_STREAM_BYTES = 1 << 33
@@ -216,6 +217,12 @@ def readable_twice(path: str) -> Iterator[str]:
     with tempfile.NamedTemporaryFile(prefix="pinprof-") as copy:
         try:
             with open_trace(path) as stream:
+                start = b""
+                while len(start) < START_BYTES and (more := stream.read(START_BYTES - len(start))):
+                    start += more
+                if not is_packed(start):  # before the disk is full of what is not a trace
+                    check_start(start)
+                copy.write(start)
                 shutil.copyfileobj(stream, copy)
             copy.flush()
         except (TraceError, OSError) as error:

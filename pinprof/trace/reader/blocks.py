@@ -112,7 +112,7 @@ class Blocks:
         """Return the events after the last block and the text around the events, as far as they can be read."""
         text = b"[" + self.rest
         try:
-            end = list_end(text)
+            end = JSON_DECODER.raw_decode(text[:MAX_BLOCK_BYTES].decode("latin-1"))[1]
             events, malformed = decode_events(text[:end])
         except (ValueError, RecursionError, msgspec.MsgspecError):
             salvaged = salvage(self.rest, is_last=True)
@@ -151,11 +151,6 @@ def without_trailing(header: bytes, tail: bytes) -> tuple[bytes, int]:
         if end > 0:
             return tail[:end], len(tail[end:].strip())
     return tail, 0
-
-
-def list_end(text: bytes) -> int:
-    """Return where a JSON list ends that begins a text. Raises ValueError or RecursionError without an end."""
-    return JSON_DECODER.raw_decode(text[:MAX_BLOCK_BYTES].decode("latin-1"))[1]
 
 
 def _block_end(text: bytes) -> tuple[int, bool]:
