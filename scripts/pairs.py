@@ -1,7 +1,6 @@
 """Training programs before and after a real fix, in plain sight: measured, they show whether predictions hold."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,8 +8,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
 from pinprof.workloads import workload
-from pinprof.workloads.model import Build, device_batch, sizes, trainer
-from pinprof.workloads.model import Step as PlainStep
+from pinprof.workloads.model import Build, resident
 from pinprof.workloads.waits import HOST_WORK_MS, WORKSPACE_ROWS, work_on_host
 from scripts.pair_programs import choices, moves, of_ranks, reads
 from scripts.pair_programs.parts import Step
@@ -51,53 +49,44 @@ def workloads(before: str, after: str | Build) -> PairBuild:
 
 
 def one_of(before: Build, after: Build, device: torch.device, fixed: bool, scale: float) -> Step:
-    """Return the step of one side, which is left open: it lives as long as its process."""
-    return ExitStack().enter_context((after if fixed else before)(device, scale))
+    """Return the step of one side."""
+    return (after if fixed else before)(device, scale)
 
 
-@contextmanager
-def host_work(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
+def host_work(device: torch.device, scale: float = 1.0) -> Step:
     """Work on the host as `loss_item_host_work` does, and leave the loss where it is."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
+    training, batch = resident(device, scale)
     total = torch.zeros((), device=device)
 
     def step() -> None:
         total.add_(training.train(batch))
         work_on_host(HOST_WORK_MS * scale)
 
-    yield step
+    return step
 
 
-@contextmanager
-def kept_cache(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
+def kept_cache(device: torch.device, scale: float = 1.0) -> Step:
     """Take the workspace of `empty_cache`, and keep the memory for the next step."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
+    training, batch = resident(device, scale)
 
     def step() -> None:
         workspace = torch.empty(round(WORKSPACE_ROWS * scale), 1024, device=device)
         training.train(batch)
         del workspace
 
-    yield step
+    return step
 
 
-@contextmanager
-def ignored_rows(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
+def ignored_rows(device: torch.device, scale: float = 1.0) -> Step:
     """Take the loss over the labelled rows as `mask_loss` does, the others marked in the target."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
-    labelled = torch.rand(size.rows, device=device) < 0.5  # noqa: PLR2004  half of them
+    training, batch = resident(device, scale)
+    labelled = torch.rand(len(batch), device=device) < 0.5  # noqa: PLR2004  half of them
 
     def step() -> None:
         target = torch.where(labelled, training.target, -100)
         training.update(F.cross_entropy(training.model(batch), target, ignore_index=-100))
 
-    yield step
+    return step
 
 
 PAIRS = (

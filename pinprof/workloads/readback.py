@@ -1,29 +1,24 @@
 """Copy results to the host in every step, and wait for them or read them one step later."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import Step, device_batch, sizes, trainer
+from pinprof.workloads.model import Step, resident
 
 
-@contextmanager
-def readback_blocking(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
+def readback_blocking(device: torch.device, scale: float = 1.0) -> Step:
     """Copy the network's output to the host in every step and wait for it."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
+    training, batch = resident(device, scale)
 
-    def step() -> None:
+    def step() -> float:
         output = training.model(batch)
         training.update(F.cross_entropy(output, training.target))
-        first_score(output.detach().cpu())
+        return first_score(output.detach().cpu())
 
-    yield step
+    return step
 
 
 @final
@@ -51,13 +46,10 @@ class LateReader:
         return self._buffers[1 - slot]
 
 
-@contextmanager
-def readback_async(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
+def readback_async(device: torch.device, scale: float = 1.0) -> Step:
     """Copy the network's output on a side stream and read it one step later."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
-    reader = LateReader(torch.empty(size.rows, size.classes, device=device)) if device.type == "cuda" else None
+    training, batch = resident(device, scale)
+    reader = LateReader(training.model(batch).detach()) if device.type == "cuda" else None
 
     def step() -> None:
         output = training.model(batch)
@@ -66,7 +58,7 @@ def readback_async(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
         if earlier is not None:
             first_score(earlier)
 
-    yield step
+    return step
 
 
 def first_score(output: Tensor) -> float:

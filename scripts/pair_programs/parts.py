@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-Step = Callable[[], Tensor | None]
+Step = Callable[[], object]
 """One training step; where it is easy, it returns the loss, still on the device."""
 
 FEWEST = 4
