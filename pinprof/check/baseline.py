@@ -123,7 +123,6 @@ def remarks_on(
 
 
 def _unlike(now: TraceFigures, before: BaselineTrace) -> Iterator[str]:
-    """Yield in words how the recording in the baseline differs from that of the trace."""
     if now.rank is not None and before.rank is not None and now.rank != before.rank:
         yield f"which is rank {before.rank}, not {now.rank}"
     if any(entry.check == "truncated" for entry in before.missing):
@@ -165,7 +164,6 @@ def _step_bounds(steps: documents.StepsJson) -> Bounded:
 
 
 def _per_step(before: BaselineTrace, figure: str) -> float | None:
-    """Return a sum per step by its name; None if the report does not have it."""
     return getattr(before.per_step, figure, None)
 
 

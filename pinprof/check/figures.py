@@ -14,7 +14,6 @@ from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTE
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, Withheld, given
 from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding
-from pinprof.rules.sums import Copies
 from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
 
 NO_COMPLETE_STEP = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
@@ -146,7 +145,6 @@ def _no_waits(details: Details, profile: Profile) -> str:
 
 
 def _unrecorded(details: Details, profile: Profile, quantity: Quantity) -> str:
-    """Return that GPU work, or calls that waits need, were not recorded, and the remedy; empty if they were."""
     if not len(details.trace.gpu):
         entry = next(entry for entry in profile.doubts if entry.check == "no_gpu")
         return f"the trace has {entry.what}; {entry.remedy}"
@@ -154,7 +152,6 @@ def _unrecorded(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 
 def _unfit(reason: Doubt | None) -> str:
-    """Return why a figure is withheld, and the remedy; empty if it is known."""
     return f"the trace is not fit for it ({reason.what}); {reason.remedy}" if reason else ""
 
 
@@ -162,7 +159,6 @@ def _unfit(reason: Doubt | None) -> str:
 
 
 def _per_step(analysis: Analysis, quantity: Quantity) -> Bounded:
-    """Return a sum per step."""
     details, profile, figure = analysis.details, analysis.profile, FIGURE_OF_QUANTITY[quantity.key]
     why = _unknown(details, profile, quantity)
     if why:
@@ -187,7 +183,6 @@ def _unknown(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 
 def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
-    """Return the places that a failure of a limit names, the costliest first."""
     details, steps, overlap = analysis.details, analysis.profile.steps.count, analysis.details.overlap
     match quantity.blames:
         case "hidden waits":
@@ -196,18 +191,15 @@ def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
         case "exposed copies":
             exposed = overlap.counts & (overlap.exposed_ns > 0)
             if FIGURE_OF_QUANTITY[quantity.key].of_trace:
-                return copy_places(details, exposed, _exposed, None)
-            return copy_places(details, exposed & _in_complete_steps(details), _exposed, steps)
+                return copy_places(details, exposed, lambda copies: copies.exposed_ns, None)
+            stepped = exposed & _in_complete_steps(details)
+            return copy_places(details, stepped, lambda copies: copies.exposed_ns, steps)
         case "pageable copies":
             memory = details.trace.gpu.host_memory[overlap.row]
             pageable = _in_complete_steps(details) & ((memory == PAGEABLE) | (memory == UNKNOWN))
             return copy_places(details, pageable, lambda copies: copies.bytes or 0.0, steps)
         case "findings":
             return finding_places(analysis.findings)
-
-
-def _exposed(copies: Copies) -> float:
-    return copies.exposed_ns
 
 
 def _in_complete_steps(details: Details) -> Bools:

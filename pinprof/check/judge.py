@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from pinprof.check.baseline import UNKNOWN_BEFORE, BaselineTrace, figure_before, has_wait, tells_waits
 from pinprof.check.figures import Bounded, TraceFigures
-from pinprof.check.limits import QUANTITIES, UNIT_MS, UNKNOWN_NUMBER, WHOLE_SHARE, Limits, Quantity
+from pinprof.check.limits import QUANTITIES, UNIT_MS, WHOLE_SHARE, Limits, Quantity
 from pinprof.check.places import CodePlace, finding_places
 from pinprof.ground.errors import TraceError
 from pinprof.rules.rule import Finding, Severity
@@ -31,7 +31,6 @@ KEPT, NOT_KEPT, NOT_JUDGED = 0, 1, 2
 
 NEW_WAITS = "new_waits"
 NEW_WAITS_WHAT = "hidden waits at places that the baseline does not have"
-ONE_NEW_WAIT = "hidden wait at a place that the baseline does not have"
 READABLE, READABLE_WHAT = "readable", "traces that can be read"
 ALL_RANKS, ALL_RANKS_WHAT = "all_ranks", "ranks of the job with a trace"
 MAX_ABSENT_NAMED = 8
@@ -112,7 +111,6 @@ def judge(
 
 
 def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | None, tolerance: float) -> LimitVerdict:
-    """Return the verdict on a figure that has a limit."""
     status, sentence = _held(quantity, now, limit), _against_limit(quantity, now, limit)
     if status != "kept" and before is not None:
         change = _change(quantity, now, before, tolerance)
@@ -127,12 +125,11 @@ def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | N
 
 
 def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> LimitVerdict:
-    """Return the verdict on a figure whose only limit is its value in the baseline."""
     change = _change(quantity, now, before, tolerance)
     status: LimitStatus = "kept" if change == "same" else change
     if change == "unknown" and before.value is None:
         status = "not compared"
-    sentence = quantity.phrase(_figure_text(quantity, now))
+    sentence = f"{quantity.what}: {_figure_text(quantity, now)}"
     if status == "not compared":
         sentence += f"; {before.note or UNKNOWN_BEFORE}"
     else:
@@ -184,33 +181,31 @@ def _against_limit(quantity: Quantity, now: Bounded, limit: float) -> str:
     else:
         value, bound = quantity.shown(now.value, limit)
     requirement = f"at least {bound} wanted" if quantity.at_least else f"at most {bound} allowed"
-    return _with_note(f"{quantity.phrase(value)}, {requirement}", now)
+    return _with_note(f"{quantity.what}: {value}, {requirement}", now)
 
 
 def _with_note(sentence: str, now: Bounded) -> str:
-    return f"{sentence}: {now.note}" if now.note else sentence
+    return f"{sentence}; {now.note}" if now.note else sentence
 
 
 def _figure_text(quantity: Quantity, figure: Bounded) -> str:
-    """Return a figure as text: its value, or its bounds."""
     if figure.value is not None:
         return quantity.unit.show(figure.value)
     if figure.low == 0 and (figure.high >= WHOLE_SHARE if quantity.at_least else math.isinf(figure.high)):
-        return UNKNOWN_NUMBER
+        return "unknown"
     if math.isinf(figure.high):
         return f"{quantity.unit.show(figure.low)} or more"
     return f"{quantity.unit.show(figure.low)} to {quantity.unit.show(figure.high)}"
 
 
 def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
-    """Return the verdict on hidden waits that cost time at places that the baseline does not have."""
     new = [wait for wait in measured.waits if wait.cost_ms > UNIT_MS.noise and not has_wait(baseline, wait.identity)]
     places = tuple(wait.place for wait in sorted(new, key=lambda wait: -wait.cost_ms))
     if measured.no_waits and not places:
         status: LimitStatus = "unknown" if tells_waits(baseline) else "not compared"
-        sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
+        sentence = f"{NEW_WAITS_WHAT}: unknown; {measured.no_waits}"
         return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, status, sentence)
-    sentence = f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}"
+    sentence = f"{NEW_WAITS_WHAT}: {len(places)}"
     status = "new" if places else "kept"
     return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, status, sentence, places)
 

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 MAX_DIGITS_IN_ERROR = 20
 """The most digits of a number in an error."""
-UNKNOWN_NUMBER = "unknown"
-"""Replaces an unknown number."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,7 @@ class Quantity:
     help: str
     """The help of the option."""
     what: str
-    """The words that follow a number."""
+    """What the number says."""
     blames: Blamed
     made_of: "tuple[EventKind, ...]"
     """The events that it is made of. The op around a wait shows whether the wait is hidden; the launch of a copy shows
@@ -102,10 +99,6 @@ class Quantity:
     rests_on: "tuple[FigureKind, ...]" = ()
     """Further kinds of figures without which it is unknown: rules on waits and copies need them (`Rule.rests_on`), and
     a limit is not kept if the rules were not checked."""
-    noun: str = ""
-    """Its name if the number is unknown; `what` by default."""
-    one: str = ""
-    """The words after the number 1; `what` by default."""
 
     @property
     def name(self) -> str:
@@ -116,12 +109,6 @@ class Quantity:
     def at_least(self) -> bool:
         """Whether the limit is a lower bound."""
         return self.key.startswith("min_")
-
-    def phrase(self, number: str) -> str:
-        """Return a number, as text, with what it counts."""
-        if number == UNKNOWN_NUMBER:
-            return f"the {self.noun or self.what} is not known"
-        return f"{number} {self.one if number == '1' and self.one else self.what}"
 
     def shown(self, value: float, other: float) -> tuple[str, str]:
         """Return two values as texts that differ if the values do."""
@@ -143,8 +130,6 @@ QUANTITIES = {
             "hidden waits",
             ("wait", "op"),
             ("step", "drain"),
-            noun="number of hidden waits of the host per step",
-            one="hidden wait of the host per step",
         ),
         Quantity(
             "max_stall_ms",
@@ -171,32 +156,29 @@ QUANTITIES = {
             "overlap_fraction",
             UNIT_SHARE,
             "Share of the copy time that kernels overlap, 0 to 1.",
-            "of the copy time is overlapped",
+            "overlapped share of the copy time",
             "exposed copies",
             ("copy",),
             ("busy",),
-            noun="overlapped share of the copy time",
         ),
         Quantity(
             "max_pageable_bytes",
             "pageable_bytes",
             UNIT_BYTES,
             "Bytes per step copied from or to pageable memory.",
-            "copied from or to pageable memory per step",
+            "pageable memory copied per step",
             "pageable copies",
             ("copy", "wait"),
             ("step",),
-            noun="size of copies from or to pageable memory per step",
         ),
         Quantity(
             "max_step_ms",
             "step_ms",
             UNIT_MS,
             "The step without the profiler; pinprof run measures it.",
-            "per step without profiler",
+            "step without the profiler",
             "findings",
             (),
-            noun="step without profiler",
         ),
     )
 }
@@ -225,8 +207,7 @@ def _refuse_impossible(quantity: Quantity, limit: float) -> None:
 
 
 PROJECT_FILE = "pyproject.toml"
-TABLE_OF_PINPROF, TABLE_OF_CHECK = "pinprof", "check"
-TABLE_OF_LIMITS = f"[tool.{TABLE_OF_PINPROF}.{TABLE_OF_CHECK}]"
+TABLE_OF_LIMITS = "[tool.pinprof.check]"
 KEYS_OF_LIMITS = tuple(quantity.name for quantity in QUANTITIES.values())
 
 
@@ -257,7 +238,7 @@ def read_config(path: str | Path) -> Limits | None:
     document = _document(path)
     try:
         own = _own(document)
-        return None if own is None else _limits(own.get(TABLE_OF_CHECK, {}))
+        return None if own is None else _limits(own.get("check", {}))
     except PinprofError as exc:
         raise PinprofError(f"{path}: {exc}") from exc
 
@@ -269,30 +250,17 @@ def _document(path: str | Path) -> Mapping[str, Any]:
         raise PinprofError(f"{path}: cannot be read ({exc.strerror})") from exc
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as exc:
-        line = data.count(b"\n", 0, exc.start) + 1
-        raise PinprofError(f"{path}: is not TOML (line {line} is not UTF-8)") from exc
     except (ValueError, RecursionError) as exc:  # also for numbers and lists beyond Python's bounds
-        last = data.count(b"\n", 0, len(data.rstrip())) + 1
-        why = str(exc).replace("at end of document", f"at line {last}, the last")
-        raise PinprofError(f"{path}: is not TOML ({why})") from exc
+        raise PinprofError(f"{path}: is not TOML ({exc})") from exc
 
 
 def _own(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the table [tool.pinprof] of a document, or None. Raises PinprofError if it holds anything but limits."""
-    if TABLE_OF_PINPROF in document:
-        raise PinprofError(f"pinprof does not read [{TABLE_OF_PINPROF}]; put limits into {TABLE_OF_LIMITS}")
     tools = document.get("tool")
-    own = tools.get(TABLE_OF_PINPROF) if isinstance(tools, Mapping) else None
-    if own is None:
-        return None
-    if not isinstance(own, Mapping):
-        raise PinprofError(f"tool.{TABLE_OF_PINPROF} is not a table; put limits into {TABLE_OF_LIMITS}")
-    for key in own:
-        if key.replace("_", "-") in KEYS_OF_LIMITS:
-            raise PinprofError(f"{key} is in [tool.{TABLE_OF_PINPROF}]; put limits into {TABLE_OF_LIMITS}")
-        if key != TABLE_OF_CHECK:
-            raise PinprofError(f"[tool.{TABLE_OF_PINPROF}] has no key {key}; put limits into {TABLE_OF_LIMITS}")
+    own = tools.get("pinprof") if isinstance(tools, Mapping) else None
+    is_wrong = own is not None and (not isinstance(own, Mapping) or bool(own.keys() - {"check"}))
+    if is_wrong or "pinprof" in document:
+        raise PinprofError(f"pinprof reads no other table; put limits into {TABLE_OF_LIMITS}")
     return own
 
 
@@ -303,7 +271,7 @@ def _limits(table: object) -> Limits:
     for written, value in table.items():
         key = written.replace("_", "-")
         if key not in KEYS_OF_LIMITS:
-            raise PinprofError(f"{TABLE_OF_LIMITS} {written}: unknown key; {_instead(key)}")
+            raise PinprofError(f"{TABLE_OF_LIMITS} {written}: unknown key; the keys are {', '.join(KEYS_OF_LIMITS)}")
         field = key.replace("-", "_")
         if field in values:
             raise PinprofError(f"{TABLE_OF_LIMITS} {written}: occurs twice, with dashes and with underscores")
@@ -314,8 +282,3 @@ def _limits(table: object) -> Limits:
         return Limits(**values)
     except PinprofError as exc:
         raise PinprofError(f"{TABLE_OF_LIMITS} {exc}") from exc
-
-
-def _instead(key: str) -> str:
-    close = get_close_matches(key.lower(), KEYS_OF_LIMITS, n=1)
-    return f"{f'perhaps you mean {close[0]}; ' if close else ''}the keys are {', '.join(KEYS_OF_LIMITS)}"

@@ -94,7 +94,6 @@ def copy_places(
 
 
 def _copy_place(details: Details, copies: Copies, direction: int, memory: int, reason: int) -> CodePlace:
-    """Return the place of copies of one kind, whose codes are those of the tables."""
     kind = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
     of_memory = f" of {kind[1]} memory" if kind[1] in {"pageable", "pinned"} else ""
     message = f"{kind[0]} copies{of_memory}: {copies.figures} ({EXPOSURES[kind[2]].label})"

@@ -63,7 +63,7 @@ def test_a_new_wait_fails_even_where_others_have_gone(tmp_path: Path) -> None:
     verdicts = {verdict.key: verdict for verdict in compared(now, before, tmp_path).verdicts if verdict.failed}
     assert set(verdicts) == {"new_waits"}
     assert [place.rule for place in verdicts["new_waits"].places] == ["PIN201"]
-    assert verdicts["new_waits"].sentence == "1 hidden wait at a place that the baseline does not have"
+    assert verdicts["new_waits"].sentence == "hidden waits at places that the baseline does not have: 1"
 
 
 def test_a_wait_that_moved_to_another_line_is_not_new(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_the_overlap_is_that_of_the_whole_trace(tmp_path: Path) -> None:
     assert verdict_of(builder, tmp_path, min_overlap=0.8).status == "kept"
     verdict = verdict_of(builder, tmp_path, min_overlap=0.81)
     assert verdict.failed
-    assert verdict.sentence == "80.0 % of the copy time is overlapped, at least 81.0 % wanted"
+    assert verdict.sentence == "overlapped share of the copy time: 80.0 %, at least 81.0 % wanted"
 
 
 def test_a_trace_without_copies_keeps_the_overlap_and_explicit_waits_are_not_hidden(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_the_exit_code_is_that_of_the_worst_limit(words: tuple[str, ...], code: 
     ("limit", "code", "said", "following"),
     [
         (KEPT, 0, "1 check passed", "pinprof report good.json --html report.html"),
-        (BROKEN, 1, "2 hidden waits of the host per step, at most 1 allowed", "pinprof explain PIN101"),
+        (BROKEN, 1, "hidden waits of the host per step: 2, at most 1 allowed", "pinprof explain PIN101"),
     ],
 )
 def test_what_was_judged_is_said_with_the_next_command(

@@ -111,7 +111,7 @@ def test_a_trace_is_a_suite_and_a_limit_a_case(tmp_path: Path) -> None:
     assert good.find("failure") is None
     failure = bad.find("failure")
     assert failure is not None
-    assert failure.attrib["message"] == "2 hidden waits of the host per step, at most 0 allowed"
+    assert failure.attrib["message"] == "hidden waits of the host per step: 2, at most 0 allowed"
     assert "train (train.py): PIN201 `.item()` (aten::item): 1 per step" in (failure.text or "")
 
 
