@@ -137,7 +137,6 @@ def filled(document: type[Filled], *sources: object, **fields: Any) -> Filled:
 
 @cache
 def _documents_in(document: type[Struct]) -> dict[str, type[Document]]:
-    """Return the kind of document that each field holds, by itself or in a sequence."""
     kinds = ((field.name, _document_in(field.type)) for field in msgspec.structs.fields(document))
     return {name: kind for name, kind in kinds if kind}
 

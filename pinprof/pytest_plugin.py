@@ -154,7 +154,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _allow(marker: pytest.Mark) -> Allow:
-    """Return what a marker allows. Raises ValueError if its arguments are invalid."""
     if marker.args or set(marker.kwargs) - {"allow"}:
         raise ValueError("it takes only allow=")
     value = marker.kwargs.get("allow", 0)
@@ -167,7 +166,6 @@ def _allow(marker: pytest.Mark) -> Allow:
 
 
 def _noticing_of_torch() -> Noticing | None:
-    """Return the detection of waits by torch; None without a GPU."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of an old driver, and -W error would raise that
         from pinprof.program.machine import has_gpu  # noqa: PLC0415  loads torch
@@ -202,13 +200,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _add_sections(item: pytest.Item) -> None:
-    """Add the waits and unsafe copies to the report of a test that failed for another reason."""
     for name, text in _texts(item):
         item.add_report_section("call", name, text)
 
 
 def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
-    """Yield the reasons why a test fails: the name of the check, and its text."""
     watch, guard = item.stash.get(TEST_WATCH, None), item.stash.get(TEST_GUARD, None)
     if watch and len(watch.waits) > watch.allow.times:
         yield MARKER, _waits_text(watch, item.config)
@@ -217,7 +213,6 @@ def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
 
 
 def _waits_text(watch: Watched, config: pytest.Config) -> str:
-    """Return how often and where the test waited, one paragraph per place."""
     places = Counter((line.file, line.line, line.function, _library_frames(line)) for line in watch.waits)
     parts = [f"the host waited for the GPU {_how_often(places.total())}; allowed: {watch.allow.times or 'never'}"]
     for (file, number, function, library_frames), times in places.items():

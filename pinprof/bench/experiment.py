@@ -336,7 +336,6 @@ def picture(case: Figure, trace: Trace, details: Details) -> Picture:
 
 
 def _drawn(trace: Trace, details: Details, step: int) -> Iterator[tuple[str, str, int, int]]:
-    """Yield row, name and times: calls and waits of the host, and the step's kernels and copies, overlapped or not."""
     calls, gpu, stalls = trace.calls, trace.gpu, details.syncs.stalls
     kinds, launches = call_kinds(calls), set(trace.links.launch[gpu.category == KERNEL].tolist())
     for row in np.flatnonzero(trace.links.call_step == step).tolist():

@@ -222,7 +222,6 @@ def at_most(read: Readings, quantity: FigureOrRatio, limit: float, above: float 
 
 
 def _held(measured: Measured, *limits: float | None) -> str:
-    """Return a figure with its spread and the limits that it is held against."""
     held = " to ".join(f"{limit:g}" for limit in limits if limit is not None)
     within = f" [{spread(measured)}]" if spread(measured) else ""
     return told(measured) + within + ("" if measured.unit in {"wrong", "yes"} else f"; limit {held}")

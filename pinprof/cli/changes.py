@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.terminal import (
-    check_outputs,
-    fail,
-    force_option,
-    json_option,
-    print_result,
-    progress,
-    say,
-    show_text,
-    write,
-)
+from pinprof.cli import terminal
 from pinprof.cli.traces import (
     MachineFile,
     analysing,
@@ -85,8 +75,8 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 @click.option(
     "--step-ms", metavar="MS", type=float, callback=_positive, help="The step without the profiler, if you measured it."
 )
-@json_option("the prediction")
-@force_option
+@terminal.json_option("the prediction")
+@terminal.force_option
 def whatif(
     traces: tuple[str, ...],
     *,
@@ -121,11 +111,11 @@ def whatif(
     from pinprof.report.whatif.json import prediction_to_json
     from pinprof.report.whatif.text import prediction_to_text, to_overview
 
-    check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
+    terminal.check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
     scenario, usual, machine = _scenario(drop_syncs, machine, options)
     recorded = list(read_all(expanded(traces), lambda trace, _: trace))
     say_if_of_other_gpu(machine, (trace.info for trace in recorded))
-    with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
+    with terminal.progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         replay = replay_of(recorded, step_ms)
         _refuse_unfit(replay)
         prediction = predict_scenario(replay, scenario)
@@ -136,8 +126,8 @@ def whatif(
         text = partial(prediction_to_text, ranks, prediction)
     else:
         text = partial(to_overview, [trace for trace, _ in ranks], prediction, named)
-    print_result(text, lambda: prediction_to_json(ranks, prediction, named), json_file)
-    say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
+    terminal.print_result(text, lambda: prediction_to_json(ranks, prediction, named), json_file)
+    terminal.say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
 
 
 def _scenario(
@@ -158,9 +148,10 @@ def _scenario(
 
 
 def _refuse_rates(machine: MachineFile | None, scenario: "Scenario") -> None:
-    """Refuse rates of pinned copies for a change that pins none."""
     if scenario.pinned_gbps or (machine and not machine.is_default):
-        fail(f"--{'pinned-gbps' if scenario.pinned_gbps else 'machine'} is about copies that become pinned; add --pin")
+        terminal.fail(
+            f"--{'pinned-gbps' if scenario.pinned_gbps else 'machine'} is about copies that become pinned; add --pin"
+        )
 
 
 def _refuse_unfit(replay: "Replay") -> None:
@@ -171,11 +162,10 @@ def _refuse_unfit(replay: "Replay") -> None:
     for rank in replay.ranks:
         reason = withheld_kinds(doubts_of(rank, replay)).estimate
         if reason:
-            fail(f"{rank.trace.path}: has {reason.what}, so pinprof cannot predict a change; {reason.remedy}")
+            terminal.fail(f"{rank.trace.path}: has {reason.what}, so pinprof cannot predict a change; {reason.remedy}")
 
 
 def _options(scenario: "Scenario", machine: MachineFile | None) -> str:
-    """Return the options that make a scenario."""
     words = [f"--drop-syncs {shlex.quote(place)}" for place in scenario.drop_syncs]
     flags = [name for name in scenario.__struct_fields__ if getattr(scenario, name) is True]
     words += [f"--{name.replace('_', '-')}" for name in flags]
@@ -203,8 +193,8 @@ def _next(
 @click.command(short_help="Compare a predicted saving with the measured one.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
-@json_option("the comparison")
-@force_option
+@terminal.json_option("the comparison")
+@terminal.force_option
 def verify(before: str, after: str, json_file: str | None, *, force: bool) -> None:
     """Compare the saving that the trace BEFORE a fix predicts with the one measured in the trace AFTER it.
 
@@ -220,14 +210,14 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     from pinprof.report.whatif.json import verification_to_json
     from pinprof.report.whatif.text import verified_to_text
 
-    check_outputs((json_file,), force=force, reads=(before, after))
+    terminal.check_outputs((json_file,), force=force, reads=(before, after))
     refuse_two_inputs((before, after))
     old, old_profile = _measured(before)
     new, new_profile = _measured(after)
     verification = verified(old, old_profile, new, new_profile)
     text = partial(verified_to_text, old.trace, verification)
-    print_result(text, lambda: verification_to_json(verification), json_file)
-    say(f"Next: pinprof whatif {shlex.quote(after)}")
+    terminal.print_result(text, lambda: verification_to_json(verification), json_file)
+    terminal.say(f"Next: pinprof whatif {shlex.quote(after)}")
 
 
 def _measured(path: str) -> "tuple[Details, Profile]":
@@ -245,11 +235,11 @@ def _measured(path: str) -> "tuple[Details, Profile]":
 @click.command(short_help="Show what changed between two traces.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
-@json_option("the comparison")
+@terminal.json_option("the comparison")
 @click.option("--brief", is_flag=True, help="With --json: only what changed, in at most 6 kB.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with both timelines on one time axis.")
 @click.option("--full", is_flag=True, help="Print all tables: figures, copies, waits and findings.")
-@force_option
+@terminal.force_option
 def compare(
     before: str, after: str, json_file: str | None, html_file: str | None, *, brief: bool, full: bool, force: bool
 ) -> None:
@@ -275,24 +265,24 @@ def compare(
     from pinprof.comparison import compare as compared
 
     if brief and not json_file:
-        fail("--brief is about the JSON; add --json")
-    check_outputs((json_file, html_file), force=force, reads=(before, after))
+        terminal.fail("--brief is about the JSON; add --json")
+    terminal.check_outputs((json_file, html_file), force=force, reads=(before, after))
     refuse_two_inputs((before, after))
     old, new = (read(one_trace(side), analysing()) for side in (before, after))
     comparison = compared(old, new)
     if "-" not in (json_file, html_file):
         from pinprof.report.comparison.text import comparison_to_text, to_brief
 
-        show_text(comparison_to_text if full else to_brief, comparison, end="" if full else "\n")
+        terminal.show_text(comparison_to_text if full else to_brief, comparison, end="" if full else "\n")
     if json_file:
         from pinprof.report.comparison.json import comparison_to_brief_json, comparison_to_json
 
-        write(json_file, (comparison_to_brief_json if brief else comparison_to_json)(comparison))
+        terminal.write(json_file, (comparison_to_brief_json if brief else comparison_to_json)(comparison))
     if html_file:
         from pinprof.report.comparison.page import to_html
 
-        with progress("drawing the page"):
+        with terminal.progress("drawing the page"):
             page = to_html(old, new, comparison)
-        write(html_file, page)
+        terminal.write(html_file, page)
     if not json_file and not html_file and STANDARD_INPUT not in (before, after):
-        say(f"Next: pinprof compare {shlex.join((before, after))} --html compare.html")
+        terminal.say(f"Next: pinprof compare {shlex.join((before, after))} --html compare.html")

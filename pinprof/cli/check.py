@@ -166,7 +166,6 @@ def _matched(
 
 
 def _unknown(checked: "Sequence[Checked]") -> str:
-    """Return the first unknown verdict, and how many more there are; empty if none is unknown."""
     unknown = [
         f"{trace.path}: {verdict.sentence}" for trace in checked for verdict in trace.verdicts if verdict.unknown
     ]
@@ -175,7 +174,6 @@ def _unknown(checked: "Sequence[Checked]") -> str:
 
 
 def _render(checked: "Sequence[Checked]", output_format: str, *, to_terminal: bool) -> str:
-    """Return the check in a format; text fits the terminal that shows it."""
     if output_format != "text":
         from pinprof.report.check import to_github, to_junit, to_sarif
 

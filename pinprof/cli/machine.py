@@ -10,23 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.cli.terminal import (
-    check_outputs,
-    fail,
-    force_option,
-    json_option,
-    page_options,
-    progress,
-    say,
-    show,
-    write,
-)
-from pinprof.ground.packages import PACKAGES, Package
+from pinprof.cli import terminal
+from pinprof.ground.packages import PACKAGES
 from pinprof.version import VERSION
 
 if TYPE_CHECKING:
     from pinprof.bench.experiment import Experiment, Size
-    from pinprof.bench.judge import Claim
     from pinprof.bench.results import Bench
 
 CASE_TIMEOUT_S = 300.0
@@ -43,9 +32,9 @@ PACKAGE_NAME_COLUMNS = 22
     help="Run smaller sizes in one round: in a quarter of the time, but with a less reliable spread.",
 )
 @click.option("--rates", is_flag=True, help="Measure only what predictions use, in half a minute.")
-@json_option("the results")
+@terminal.json_option("the results")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
-@force_option
+@terminal.force_option
 def bench(
     only: str | None, json_file: str | None, html_file: str | None, *, quick: bool, rates: bool, force: bool
 ) -> None:
@@ -69,12 +58,12 @@ def bench(
     from pinprof.bench.catalogue.bandwidth import RATES
 
     if rates and (only is not None or quick):
-        fail("--rates measures what predictions use, and no experiment: leave out --only and --quick")
+        terminal.fail("--rates measures what predictions use, and no experiment: leave out --only and --quick")
     chosen = [experiment_of(name) for name in only.split(",")] if only is not None else list(EXPERIMENTS)
     chosen = [RATES] if rates else chosen
     if len({experiment.number for experiment in chosen}) < len(chosen):
-        fail(f"--only {only}: names an experiment twice")
-    check_outputs((json_file, html_file), force=force)
+        terminal.fail(f"--only {only}: names an experiment twice")
+    terminal.check_outputs((json_file, html_file), force=force)
     need_gpu(chosen, to_people="-" not in (json_file, html_file))
     results = measured(chosen, quick=quick)
     if "-" not in (json_file, html_file):
@@ -82,24 +71,24 @@ def bench(
     if json_file:
         from pinprof.report.bench.view import bench_to_json
 
-        write(json_file, bench_to_json(results))
+        terminal.write(json_file, bench_to_json(results))
     if html_file:
         from pinprof.report.bench.page import to_html
 
-        with progress("drawing the page"):
+        with terminal.progress("drawing the page"):
             page = to_html(results)
-        write(html_file, page)
+        terminal.write(html_file, page)
     if not json_file and not html_file:
-        say("Next: pinprof bench --json bench.json --html bench.html")
+        terminal.say("Next: pinprof bench --json bench.json --html bench.html")
     if not any(result.figures for result in results.results):
-        fail("none of the experiments gave a figure")
+        terminal.fail("none of the experiments gave a figure")
 
 
 def measured(experiments: Sequence["Experiment"], *, quick: bool) -> "Bench":
     """Return what the experiments measure on this machine."""
     from pinprof.bench.runner import run_bench
 
-    with progress("starting the GPU") as update:
+    with terminal.progress("starting the GPU") as update:
 
         def on_progress(far: str, experiment: "Experiment", last: str) -> None:
             update(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
@@ -111,8 +100,8 @@ def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
     """Print the figures, as wide as the terminal; `recorded` marks the figures that pinprof ships."""
     from pinprof.report.bench.view import bench_to_text
 
-    width, color = page_options()
-    show(bench_to_text(bench, width=width, color=color, recorded=recorded))
+    width, color = terminal.page_options()
+    terminal.show(bench_to_text(bench, width=width, color=color, recorded=recorded))
 
 
 def need_gpu(experiments: Sequence["Experiment"], *, to_people: bool = True) -> None:
@@ -134,7 +123,7 @@ def need_gpu(experiments: Sequence["Experiment"], *, to_people: bool = True) -> 
             bench, numbers = recorded(), {experiment.number for experiment in experiments}
             shown = [result for result in bench.results if result.number in numbers]
             print_bench(replace(bench, results=shown), recorded=True)
-    fail(f"nothing was measured: {why}")
+    terminal.fail(f"nothing was measured: {why}")
 
 
 class Experiments(click.Group):
@@ -179,9 +168,9 @@ def workload(context: click.Context, *, listed: bool) -> None:
     if listed:
         width = max(len(experiment.name) for experiment in EXPERIMENTS)
         for experiment in EXPERIMENTS:
-            show(f"{experiment.number:<4} {experiment.name:<{width}}  {experiment.summary}\n")
+            terminal.show(f"{experiment.number:<4} {experiment.name:<{width}}  {experiment.summary}\n")
     elif context.invoked_subcommand is None:
-        fail("name an experiment; pinprof workload --list lists them")
+        terminal.fail("name an experiment; pinprof workload --list lists them")
 
 
 def _command(experiment: "Experiment") -> click.Command:
@@ -211,54 +200,39 @@ def _option(size: "Size") -> click.Option:
 
 
 def _help(experiment: "Experiment") -> str:
-    from pinprof.bench.experiment import TEXTS_WITH_CLAIMS
-
     figures = "; ".join(f"{figure.name} {value:g}" for figure, value in (experiment.published or {}).items())
-    texts = dict.fromkeys(source.split(":")[0] for claim in experiment.claims for source in claim.sources.split("; "))
     parts = (
         f"{experiment.number}: {experiment.summary}.",
-        *(_claim(claim) for claim in experiment.claims),
-        _paragraph("Who claims it:", [f"{source}: {TEXTS_WITH_CLAIMS[source]}" for source in texts]),
+        *(f"Claim ({claim.sources}): {claim.text}." for claim in experiment.claims),
         f"Published: {figures}." if figures else "",
         f"Different from the text: {experiment.changed}." if experiment.changed else "",
-        _paragraph("Cases that --record records:", [case.name for case in experiment.cases]),
+        f"Cases that --record records: {'; '.join(case.name for case in experiment.cases)}.",
     )
-    return "\n\n".join(part for part in parts if part)
-
-
-def _claim(claim: "Claim") -> str:
-    return f"Claim ({claim.sources}): {claim.text}." + (f" Shown: {claim.shows}." if claim.shows else "")
-
-
-def _paragraph(title: str, lines: Sequence[str]) -> str:
-    """Return a paragraph that click leaves as it is."""
-    return "\n".join(("\b", title, *(f"  {line}" for line in lines)))
+    return "\n\n".join(filter(None, parts))
 
 
 def _run_experiment(
     experiment: "Experiment", *, record: str | None, quick: bool, force: bool, **sizes: int | None
 ) -> None:
     chosen = experiment.resized({name: value for name, value in sizes.items() if value is not None})
-    if chosen.number == "E13" and chosen.defaults(quick=quick)["least"] > chosen.defaults(quick=quick)["most"]:
-        fail("--least is more than --most")
     files = [_file(record, case.name) for case in chosen.cases] if record is not None else []
     traces = [str(trace) for file in files for trace in chosen.traces(file)]
-    check_outputs(traces, force=force)
+    terminal.check_outputs(traces, force=force)
     need_gpu([experiment])
     if record is None:
         print_bench(measured([chosen], quick=quick))
-        say(f"Next: pinprof workload {experiment.number} --record {experiment.name}.json.gz")
+        terminal.say(f"Next: pinprof workload {experiment.number} --record {experiment.name}.json.gz")
         return
     for number, file in enumerate(files):
         _record(chosen, number, file, quick=quick)
-    say(f"Next: pinprof report {shlex.quote(traces[-1])}")
+    terminal.say(f"Next: pinprof report {shlex.quote(traces[-1])}")
 
 
 def _file(record: str, case: str) -> Path:
     """Return the file to which to record a case: its name without what file names should not have comes in between."""
     suffix = next((suffix for suffix in RECORDED_CASE_SUFFIXES if record.endswith(suffix)), None)
     if suffix is None:
-        fail(f"{record}: a trace's name must end in {' or '.join(RECORDED_CASE_SUFFIXES)}")
+        terminal.fail(f"{record}: a trace's name must end in {' or '.join(RECORDED_CASE_SUFFIXES)}")
     slug = re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
     return Path(f"{record.removesuffix(suffix)}.{slug}{suffix}")
 
@@ -269,14 +243,14 @@ def _record(experiment: "Experiment", case: int, file: Path, *, quick: bool) -> 
     from pinprof.ground.errors import CaptureError
 
     name = experiment.cases[case].name
-    with progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:
+    with terminal.progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:
         arguments = experiment.name, experiment.defaults(quick=quick), case, str(file.absolute())
         try:
             list(process.call(recorded_case, *arguments, timeout_s=CASE_TIMEOUT_S))
         except OtherProcessError as error:
             raise CaptureError(f"{experiment.number}, {name}: {error}") from error
     for trace in experiment.traces(file):
-        say(f"Wrote {trace}")
+        terminal.say(f"Wrote {trace}")
 
 
 @click.command(short_help="Say what is installed here, what is missing, and what each is for.")
@@ -290,19 +264,15 @@ def doctor() -> None:
     Examples:
       pinprof doctor
     """  # noqa: D301  click looks for the backspace itself
-    show(f"pinprof {VERSION} on Python {platform.python_version()}, {platform.system()} {platform.machine()}\n")
-    packages = [package for package in PACKAGES if package.is_needed]
-    show("\nWith pinprof\n" + "".join(_package_line(package) for package in packages if not package.extra))
-    show("\nBy its extras\n" + "".join(_package_line(package) for package in packages if package.extra))
-    show(f"\nGPU\n  {_gpu()}\n")
-
-
-def _package_line(package: Package) -> str:
-    state = package.version or f"missing, for {package.use.replace('`', '')}: {package.install}"
-    return f"  {package.name:{PACKAGE_NAME_COLUMNS}} {state}\n"
-
-
-def _gpu() -> str:
     from pinprof.gpu import gpu_of_torch, why_no_gpu
 
-    return why_no_gpu() or gpu_of_torch()
+    terminal.show(
+        f"pinprof {VERSION} on Python {platform.python_version()}, {platform.system()} {platform.machine()}\n"
+    )
+    for title, is_extra in (("With pinprof", False), ("By its extras", True)):
+        terminal.show(f"\n{title}\n")
+        for package in PACKAGES:
+            if package.is_needed and bool(package.extra) == is_extra:
+                state = package.version or f"missing, for {package.use.replace('`', '')}: {package.install}"
+                terminal.show(f"  {package.name:{PACKAGE_NAME_COLUMNS}} {state}\n")
+    terminal.show(f"\nGPU\n  {why_no_gpu() or gpu_of_torch()}\n")

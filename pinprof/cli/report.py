@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 import click
 
-from pinprof.cli.terminal import (
-    check_outputs,
-    fail,
-    force_option,
-    json_option,
-    progress,
-    say,
-    say_written,
-    show,
-    show_text,
-    write,
-)
+from pinprof.cli import terminal
 from pinprof.cli.traces import (
     EDITOR_VARIABLE,
     FULL_TABLE_ROWS,
@@ -58,7 +47,7 @@ EXPORT_GZIP_LEVEL = 2
 
 @click.command(short_help="Say why a recorded step is slow, and what to change.")
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path())
-@json_option("the report")
+@terminal.json_option("the report")
 @click.option("--brief", is_flag=True, help="With --json: only what to know and to do, in at most 6 kB.")
 @click.option(
     "--html",
@@ -87,7 +76,7 @@ EXPORT_GZIP_LEVEL = 2
     "[the recorded rank, else the number after rank or worker in the path].",
 )
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Processes that measure traces [one per core].")
-@force_option
+@terminal.force_option
 def report(
     traces: tuple[str, ...], *, no_source: bool, machine: MachineFile | None, force: bool, **options: Any
 ) -> None:
@@ -121,8 +110,11 @@ def report(
     """  # noqa: D301  click looks for the backspace itself
     code, again = code_of(quotes=not no_source), _arguments(traces, machine)
     wanted = _Wanted(code=code, machine=machine, again=again, **options)
-    wanted.refuse_brief()
-    check_outputs(
+    if wanted.brief and not wanted.json_file:
+        terminal.fail("--brief is about the JSON; add --json")
+    if wanted.brief and wanted.with_hta:
+        terminal.fail("--brief has no room for HTA's figures; leave out --hta or --brief")
+    terminal.check_outputs(
         (wanted.json_file, wanted.html_file, wanted.md_file), force=force, reads=(*traces, machine and machine.path)
     )
     arguments = expanded(traces)
@@ -130,14 +122,14 @@ def report(
     if len(files) > 1 and STANDARD_INPUT not in files:
         _report_several(files, wanted)
     else:
-        hta = wanted.hta(files)
+        hta = hta_of(files) if wanted.with_hta else {}
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
         if wanted.rank_from is not None:
-            say("--rank-from: no effect, as a job has several files")
-    say_written(wanted.files)
+            terminal.say("--rank-from: no effect, as a job has several files")
+    terminal.say_written(wanted.files)
     if wanted.is_full and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
-        say(f"Next: pinprof report {wanted.again} --html report.html")
+        terminal.say(f"Next: pinprof report {wanted.again} --html report.html")
 
 
 def _arguments(traces: Sequence[str], machine: MachineFile | None) -> str:
@@ -164,13 +156,6 @@ class _Wanted(NamedTuple):
     again: str
     """The arguments of `pinprof report` for the same report."""
 
-    def refuse_brief(self) -> None:
-        """End with an error if the brief form is wanted of no JSON, or with HTA's figures."""
-        if self.brief and not self.json_file:
-            fail("--brief is about the JSON; add --json")
-        if self.brief and self.with_hta:
-            fail("--brief has no room for HTA's figures; leave out --hta or --brief")
-
     @property
     def files(self) -> list[str]:
         """The files to write."""
@@ -181,37 +166,30 @@ class _Wanted(NamedTuple):
         """Whether standard output is free for the text."""
         return "-" not in self.files
 
-    def hta(self, files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
-        """Return HTA's figures as `hta_of` does; empty if HTA is not asked."""
-        return hta_of(files, ranks) if self.with_hta else {}
-
-    def write_json(
+    def write_documents(
         self,
         measured: "Sequence[Analysis | RankPart]",
         hta: "HtaFigures",
         ranks: "Ranks | None" = None,
         shown: int | None = None,
     ) -> None:
-        """Write the JSON, if it is wanted; of a job, `shown` is the index of the rank that the brief is about."""
-        if not self.json_file:
-            return
-        from pinprof.report.trace.brief_json import traces_to_brief_json
-        from pinprof.report.trace.json import traces_to_json
-
+        """Write JSON and Markdown, as wanted; of a job, `shown` is the index of the rank to look at first."""
         entries = [(part.profile, part.findings) for part in measured]
-        if self.brief:
-            brief = traces_to_brief_json(entries, ranks, self.code, shown)
-            write(self.json_file, brief, is_said=False)
-        else:
-            write(self.json_file, traces_to_json(entries, ranks, hta), is_said=False)
+        if self.json_file:
+            from pinprof.report.trace.brief_json import traces_to_brief_json
+            from pinprof.report.trace.json import traces_to_json
 
-    def write_markdown(self, measured: "Sequence[Analysis | RankPart]", headline: str = "") -> None:
-        """Write the report as Markdown, if it is wanted; `headline` is a sentence on all traces."""
+            text = traces_to_json(entries, ranks, hta)
+            if self.brief:
+                text = traces_to_brief_json(entries, ranks, self.code, shown)
+            terminal.write(self.json_file, text, is_said=False)
         if self.md_file:
+            from pinprof.report.job.view import verdict_line
             from pinprof.report.trace.markdown import traces_to_markdown
 
-            entries = [(part.profile, part.findings) for part in measured]
-            write(self.md_file, traces_to_markdown(entries, headline, self.code), is_said=False)
+            headline = f"{verdict_line(ranks)}." if ranks else ""
+            text = traces_to_markdown(entries if shown is None else [entries[shown]], headline, self.code)
+            terminal.write(self.md_file, text, is_said=False)
 
     def has_overview(self, traces: int) -> bool:
         """Return whether the text of traces that are no job is a line for each."""
@@ -223,7 +201,6 @@ class _Wanted(NamedTuple):
 
 
 def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
-    """Report on several files: as the ranks of a job, or in a line each if they are not."""
     from pinprof.ground.errors import TraceError
     from pinprof.ranks.runs import checked_pattern, job_of, numbered
 
@@ -234,14 +211,14 @@ def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
     except TraceError as error:
         if wanted.rank_from:
             raise
-        say(f"Not the ranks of one job: {error}")
+        terminal.say(f"Not the ranks of one job: {error}")
     else:
         say_skipped(skipped)
         _report_job(job.parts, job.remarks, wanted)
         return
     if not wanted.has_overview(len(measured)):
         say_skipped(skipped)
-    hta = wanted.hta([part.file for part in measured])
+    hta = hta_of([part.file for part in measured]) if wanted.with_hta else {}
     _report_each(measured, lambda: [_read_again(part.file, wanted.machine) for part in measured], hta, wanted, skipped)
 
 
@@ -261,14 +238,13 @@ def _report_each(
         from pinprof.report.trace_list import overview_to_text
 
         reasons = {shown(path): reason for path, reason in skipped.items()}
-        show_text(overview_to_text, measured, reasons, wanted.again, end="\n")
+        terminal.show_text(overview_to_text, measured, reasons, wanted.again, end="\n")
     elif wanted.prints_text:
         for part in measured:
             wanted.print(part, wanted.again if len(measured) == 1 else "")
     if wanted.prints_text:
         print_hta(hta)
-    wanted.write_json(measured, hta)
-    wanted.write_markdown(measured)
+    wanted.write_documents(measured, hta)
     if wanted.html_file:
         write_page(wanted.html_file, analyses(), wanted.code)
 
@@ -277,22 +253,26 @@ def _report_job(parts: "Sequence[RankPart]", remarks: list[str], wanted: _Wanted
     from pinprof.ranks.compare import compare_ranks
     from pinprof.ranks.rank import number_of
     from pinprof.report.job.text import job_to_text, to_brief
-    from pinprof.report.job.view import verdict_line
 
     ranks = compare_ranks(parts, remarks)
     for remark in () if wanted.prints_text else remarks:
-        say(remark)
+        terminal.say(remark)
     numbers = [number_of(part, index) for index, part in enumerate(parts)]
     index = numbers.index(ranks.shown_rank)
-    hta = wanted.hta([part.file for part in parts], numbers)
+    hta = hta_of([part.file for part in parts], numbers) if wanted.with_hta else {}
     if wanted.prints_text:
-        show_text(job_to_text if wanted.is_full else to_brief, ranks, parts, end="\n")
+        terminal.show_text(job_to_text if wanted.is_full else to_brief, ranks, parts, end="\n")
         wanted.print(parts[index], wanted.again)
         print_hta(hta)
-    wanted.write_json(parts, hta, ranks, index)
-    wanted.write_markdown([parts[index]], f"{verdict_line(ranks)}.")
+    wanted.write_documents(parts, hta, ranks, index)
     if wanted.html_file:
-        write(wanted.html_file, _job_page(ranks, parts, wanted.machine, wanted.code), is_said=False)
+        from pinprof.report.job.page import files_to_draw, to_html
+
+        others = {rank: _read_again(path, wanted.machine) for rank, path in files_to_draw(ranks, parts).items()}
+        slowest = others.pop(ranks.shown_rank)
+        with terminal.progress("drawing the page"):
+            page = to_html(ranks, parts, slowest, wanted.code, others=others)
+        terminal.write(wanted.html_file, page, is_said=False)
 
 
 def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
@@ -306,8 +286,8 @@ def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
     figures = {}
     for number, path in enumerate(files):
         if path == STANDARD_INPUT:
-            fail("--hta reads a trace twice, and standard input can be read once; name a file")
-        with progress(f"asking HTA about {PurePath(shown(path)).name} ({number + 1} of {len(files)})"):
+            terminal.fail("--hta reads a trace twice, and standard input can be read once; name a file")
+        with terminal.progress(f"asking HTA about {PurePath(shown(path)).name} ({number + 1} of {len(files)})"):
             try:
                 figures[shown(path)] = breakdown_of(path, ranks[number] if ranks else None)
             except TraceError:
@@ -320,17 +300,7 @@ def print_hta(figures: "HtaFigures") -> None:
     if figures:
         from pinprof.report.trace.hta import hta_to_text
 
-        show_text(hta_to_text, list(figures.values()), end="\n")
-
-
-def _job_page(ranks: "Ranks", parts: "Sequence[RankPart]", machine: MachineFile | None, code: "Code") -> str:
-    """Return the page of a job; reads the ranks that it draws again."""
-    from pinprof.report.job.page import files_to_draw, to_html
-
-    others = {rank: _read_again(path, machine) for rank, path in files_to_draw(ranks, parts).items()}
-    slowest = others.pop(ranks.shown_rank)
-    with progress("drawing the page"):
-        return to_html(ranks, parts, slowest, code, others=others)
+        terminal.show_text(hta_to_text, list(figures.values()), end="\n")
 
 
 def _read_again(path: str, machine: MachineFile | None) -> "Analysis":
@@ -344,7 +314,7 @@ def _read_again(path: str, machine: MachineFile | None) -> "Analysis":
 @click.argument("trace", type=click.Path())
 @click.option("-o", "output", metavar="FILE", required=True, help="The page to write; - is standard output.")
 @click.option("--plotly", is_flag=True, help="Draw the complete steps as a plotly figure, up to 20,000 bars.")
-@force_option
+@terminal.force_option
 def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
     """Draw the interactive timeline of a trace: host threads above, GPU streams below.
 
@@ -366,11 +336,11 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
     else:
         from pinprof.report.trace.page import timeline_page
 
-    check_outputs((output,), force=force, reads=(trace,))
+    terminal.check_outputs((output,), force=force, reads=(trace,))
     analysis = read(one_trace(trace), analysing())
-    with progress("drawing the timeline"):
+    with terminal.progress("drawing the timeline"):
         page = timeline_page(analysis)
-    write(output, page)
+    terminal.write(output, page)
 
 
 @click.command(short_help="Write a trace again with pinprof's own tracks, for Perfetto.")
@@ -378,7 +348,7 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
 @click.option(
     "-o", "output", metavar="FILE", required=True, help="The trace to write, .json.gz or .json; - is standard output."
 )
-@force_option
+@terminal.force_option
 def export(trace: str, output: str, *, force: bool) -> None:
     """Write the trace again with pinprof's own tracks, to look at in Perfetto.
 
@@ -401,15 +371,15 @@ def export(trace: str, output: str, *, force: bool) -> None:
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.trace.files import readable_twice
 
-    check_outputs((output,), force=force, reads=(trace,))
+    terminal.check_outputs((output,), force=force, reads=(trace,))
     if output.lower().endswith(".zst"):
-        fail(f"{output}: Perfetto cannot open zstd; name it .json.gz or .json")
+        terminal.fail(f"{output}: Perfetto cannot open zstd; name it .json.gz or .json")
     path = one_trace(trace)
     with readable_twice(path) as file:
         _export(file, shown(path), output)
     if output != "-":
-        say(f"Wrote {output}")
-        say("Next: open https://ui.perfetto.dev and drop the file on it; nothing is uploaded")
+        terminal.say(f"Wrote {output}")
+        terminal.say("Next: open https://ui.perfetto.dev and drop the file on it; nothing is uploaded")
 
 
 def _export(file: str, name: str, output: str) -> None:
@@ -424,21 +394,21 @@ def _export(file: str, name: str, output: str) -> None:
 
     sentences: list[str] = []
     try:
-        with progress(f"reading {Path(name).name}") as update:
+        with terminal.progress(f"reading {Path(name).name}") as update:
             trace = replace(read_trace(file), path=name)
             if trace.counts.get(SLICE_CATEGORY):
-                fail(f"{name}: already has pinprof's tracks; export the original trace")
+                terminal.fail(f"{name}: already has pinprof's tracks; export the original trace")
             update(f"measuring {Path(name).name}")
             analysis = analyse(trace, None, lambda: update(f"replaying {Path(name).name}"))
             sentences += map(capitalized, notes(analysis))
-        with open_trace(file) as stream, progress(f"writing {Path(output).name}"):
+        with open_trace(file) as stream, terminal.progress(f"writing {Path(output).name}"):
             ends_early = "The trace ends too early: the export stops after its last complete event"
             text = with_events(Unpacked(stream), events(analysis), lambda: sentences.append(ends_early))
             _write_text(text, output)
     except TraceError as error:
         raise TraceError(f"{name}: {str(error).removeprefix(f'{file}: ')}") from error  # a copy has another name
     for sentence in sentences:
-        say(sentence)
+        terminal.say(sentence)
 
 
 def _write_text(text: Iterable[bytes], output: str) -> None:
@@ -450,7 +420,7 @@ def _write_text(text: Iterable[bytes], output: str) -> None:
 
     if output == "-":
         for piece in text:
-            show(piece)
+            terminal.show(piece)
         return
     options = {"mode": "wb", "compresslevel": EXPORT_GZIP_LEVEL, "mtime": 0}
     is_packed = output.lower().endswith(".gz")

@@ -66,7 +66,6 @@ def report_outcome(
 
 
 def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
-    """Report on one trace, and return its analysis."""
     from pinprof.report.trace.sections.whole_run import unsteady
 
     path = outputs.trace
@@ -104,7 +103,6 @@ def report_job(agreement: "Agreement", outputs: Outputs, machine: MachineFile | 
 
 
 def _report_ranks(paths: "Sequence[str]", outputs: Outputs, machine: MachineFile | None, code: "Code") -> None:
-    """Report on these traces as `pinprof report` does, and write the page."""
     say(f"Wrote the traces of {counted(len(paths), 'rank')}; to report on them again: {outputs.again}")
     options = {"html_file": outputs.page, "machine": machine, "no_source": not code.quotes, "force": True}
     click.get_current_context().invoke(report, traces=tuple(paths), **options)

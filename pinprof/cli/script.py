@@ -1,12 +1,9 @@
 """The script of `pinprof run`: its options, errors if it cannot run, the files named after it, and the guard."""
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -30,8 +27,6 @@ LAUNCHERS = {
     "deepspeed": "pinprof run -m deepspeed.launcher.runner {script}",
 }
 """Programs that start scripts, and how to start them with pinprof."""
-MIN_SIMILARITY = 0.7
-"""Of difflib: a file whose name is less like the given one than this is not suggested."""
 
 
 class BeforeScript(click.Command):
@@ -50,42 +45,6 @@ class BeforeScript(click.Command):
             ) from error
 
 
-READS_ARGUMENTS = re.compile(
-    r"\bargv\b|argparse|[pP]arser?\b|\b(parse_args|click|typer|fire|absl|hydra|tyro|docopt|draccus|pyrallis)\b|CLI\b"
-)
-"""What stands in a script, or a module next to it, that may read arguments."""
-
-
-def with_own_options_first(command: click.Command, script: str, args: Sequence[str]) -> list[str]:
-    """Return the words of the short form as those of `pinprof run`, its options before the script.
-
-    Options of pinprof after a script are pinprof's if the script reads no arguments, and the script's if it names them.
-    Raises click.UsageError for one that may be either's.
-    """
-    known = [param for param in command.params if isinstance(param, click.Option) and param.name != "module"]
-    options = {name: param for param in known for name in param.opts}
-    try:
-        source = Path(script).read_text(errors="replace")
-        named = [file for file in Path(script).parent.glob("*.py") if re.search(rf"\b{re.escape(file.stem)}\b", source)]
-        source = "\n".join([source, *(file.read_text(errors="replace") for file in named)])
-    except OSError:
-        return [script, *args]
-    own, others, words = list[str](), list[str](), iter(args)
-    for word in words:
-        name, _, value = word.partition("=")
-        option = options.get(name)
-        if option is None or re.search(rf"[\"']{re.escape(name)}[\"'=]", source):
-            others.append(word)
-        elif READS_ARGUMENTS.search(source):
-            raise click.UsageError(
-                f"{name} may be an option of pinprof or of {script}: write pinprof run {name} {script} or pinprof run "
-                f"{script} {name}"
-            )
-        else:
-            own += [word] if option.is_flag or value else [word, *islice(words, 1)]
-    return [*own, script, *others]
-
-
 def as_given(script: str, args: tuple[str, ...], *, module: bool) -> str:
     """Return the script as it was given, without its arguments."""
     return ("-m " if module else "") + shlex.quote(script) + (" ..." if args else "")
@@ -100,7 +59,6 @@ def refuse_no_script(script: str, args: tuple[str, ...]) -> None:
 
 
 def _not_a_script(word: str, args: Sequence[str]) -> str:
-    """Return why a word is not a script, and what to write instead."""
     script = next((arg for arg in args if arg.endswith(".py")), None)
     shown = shlex.quote(script) if script else "SCRIPT"
     if Path(word).name in PYTHONS:
@@ -113,16 +71,7 @@ def _not_a_script(word: str, args: Sequence[str]) -> str:
         return "is a folder without a __main__.py; name the script in it"
     if Path(word).exists():
         return "is not a regular file; write the program to one"
-    similar = _similar_script(word)
-    return f"no such script; did you mean {similar}?" if similar else "no such script"
-
-
-def _similar_script(word: str) -> str:
-    """Return the script in the same folder with the most similar name; empty if none is similar."""
-    folder = Path(word).parent
-    scripts = [path.name for path in folder.glob("*.py")] if folder.is_dir() else []
-    close = get_close_matches(Path(word).name, scripts, n=1, cutoff=MIN_SIMILARITY)
-    return str(folder / close[0]) if close else ""
+    return "no such script"
 
 
 def advice_on_options(args: tuple[str, ...], script: str, status: int) -> str:

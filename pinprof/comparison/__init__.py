@@ -132,18 +132,15 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
 
 
 def _both(before: Side, after: Side, why: Callable[[Side], str]) -> str:
-    """Return why something cannot be compared, by the reason of each side; empty if it can."""
     reasons = (("before", why(before)), ("after", why(after)))
     return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason)
 
 
 def _without_gpu(side: Side, traces: Sequence[Trace]) -> str:
-    """Return that only the other trace has work of a GPU, for which a host could wait; otherwise nothing."""
     doubt = side.profile.doubt("no_gpu")
     return doubt.what if doubt and any(len(trace.gpu) for trace in traces) else ""
 
 
 def _unsearched(side: Side) -> str:
-    """Return why the findings of a trace cannot be compared; empty if they can."""
     doubt = unsearched(side.profile)
     return doubt.what if doubt else side.why_not_stepped("per_step")

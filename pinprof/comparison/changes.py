@@ -154,7 +154,6 @@ def _compared(
 
 
 def _costs(side: Side, rows: Int64s) -> tuple[Value, ...]:
-    """Return per step how many these waits are, how long they last, and how long the GPU idles after them."""
     details, stalls = side.details, side.details.syncs.stalls
     return (
         side.per_step(waits_in_steps(details, rows), "stalls"),
@@ -199,7 +198,6 @@ def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
 
 
 def _copy_kinds(side: Side) -> dict[CopyKind, Int64s]:
-    """Return the positions in `Overlap.row` of the copies in complete steps, by kind."""
     gpu, rows = side.trace.gpu, side.details.overlap.row
     inside = np.flatnonzero(side.trace.steps.holds(side.trace.links.activity_step[rows]))
     kinds = np.stack((gpu.direction[rows[inside]], gpu.host_memory[rows[inside]]))
@@ -258,7 +256,6 @@ def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
 
 
 def _site_changes(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[FindingChange]:
-    """Yield how each site changed of rules that hold in both traces."""
     sides = [_by_place([site for finding in findings for site in finding.by_site]) for findings in (before, after)]
     places = list(dict.fromkeys((*sides[0], *sides[1])))
     by_rule: dict[str, list[tuple[tuple[Finding, ...], tuple[Finding, ...]]]] = defaultdict(list)

@@ -193,7 +193,6 @@ def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
 
 
 def _value(side: Side, figure: TraceFigure) -> Value:
-    """Return a figure of a trace, with its spread over the complete steps."""
     if figure is STEP_MS:
         return _step(side)
     reason = (side.why_not if figure.of_trace else side.why_not_stepped)(*figure.withheld_by)

@@ -67,7 +67,6 @@ def measure_allocations(lab: Lab) -> Iterator[Measured]:
 
 
 def _is_refused(count: int, *, pinned: bool = False) -> bool:
-    """Return whether a request raises an error that a program can handle."""
     try:
         _empty(count, pinned=pinned)
     except (RuntimeError, MemoryError):
