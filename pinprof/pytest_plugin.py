@@ -221,9 +221,8 @@ def _waits_text(watch: Watched, config: pytest.Config) -> str:
             rows.append(f"    {source}")
         rows += [f"      {frame}" for frame in library_frames]
         parts.append("\n".join(rows))
-    parts.append(
-        f"If a wait is meant: @pytest.mark.{MARKER}(allow=...), or `with {FIXTURE}.allowed():` around it in the test."
-    )
+    way = f"@pytest.mark.{MARKER}(allow=...), or `with {FIXTURE}.allowed():` around it in the test"
+    parts.append(f"If a wait is meant: {way}.")
     return "\n\n".join(parts)
 
 

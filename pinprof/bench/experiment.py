@@ -351,8 +351,7 @@ def _drawn(trace: Trace, details: Details, step: int) -> Iterator[tuple[str, str
         kernels = rows[gpu.category[rows] == KERNEL]
         copies = np.flatnonzero(of_step & (gpu.category == MEMCPY) & (gpu.device == device))
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
-        for start, end, is_overlapped, copy in zip(
-            *divided(busy, gpu.start_ns[copies], gpu.end_ns[copies]), strict=True
-        ):
+        parts = zip(*divided(busy, gpu.start_ns[copies], gpu.end_ns[copies]), strict=True)
+        for start, end, is_overlapped, copy in parts:
             name = "overlapped copy" if is_overlapped else "exposed copy"
             yield f"stream {gpu.stream[copies[copy]]}", name, start, end

@@ -302,11 +302,8 @@ def less_in_most(read: Readings, *pairs: tuple[Figure, Figure], least_bytes: int
         sized = read.pairs(first, second, least_bytes)
         found = [order(*pair) for pair in sized]
         read.cite(*sized[-1])
-        at = (
-            f" at {size(last)}; less at {found.count('less')} of {len(found)} sizes"
-            if (last := sized[-1][0].size)
-            else ""
-        )
+        last = sized[-1][0].size
+        at = f" at {size(last)}; less at {found.count('less')} of {len(found)} sizes" if last else ""
         why.append(_compared(*sized[-1]) + at)
         relations += found
     confirmed = "more" not in relations and 2 * relations.count("less") > len(relations)
@@ -329,9 +326,8 @@ def each_of(read: Readings, *parts: Predicate) -> ClaimJudgement:
     """Say that each of these holds: it depends if some do, and others do not or may not. Raises MissingError."""
     outcomes, texts = zip(*(part(read) for part in parts), strict=True)
     confirmed, refuted, unknown = ({*outcomes} == {outcome} for outcome in ("confirmed", "refuted", "unknown"))
-    return decided(
-        "; ".join(texts), confirmed=confirmed, refuted=refuted, otherwise="unknown" if unknown else "depends"
-    )
+    otherwise: ClaimOutcome = "unknown" if unknown else "depends"
+    return decided("; ".join(texts), confirmed=confirmed, refuted=refuted, otherwise=otherwise)
 
 
 @predicate

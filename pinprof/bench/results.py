@@ -43,9 +43,9 @@ class Measured(Struct, frozen=True):
     low: Annotated[float, doc("the low end of its spread")]
     high: Annotated[float, doc("the high end of its spread")]
     runs: Annotated[Count, doc("runs of all rounds")]
-    size: Annotated[
-        Count | None, doc("bytes of a copy, or number of workers, where it was measured at several sizes")
-    ] = None
+    size: Annotated[Count | None, doc("bytes of a copy, or number of workers, if it was measured at several sizes")] = (
+        None
+    )
 
 
 AT_SMALLEST, AT_LARGEST = "least", "most"

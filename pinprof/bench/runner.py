@@ -221,9 +221,8 @@ class OtherProcess:
         process, connection = self._running
         has_ended, problem = False, f"not done after {timeout_s:.0f} s"
         try:
-            is_ready = is_ready or (
-                connection.poll(TIMEOUT_S) and connection.recv()
-            )  # to import torch has its own time
+            # to import torch has its own time
+            is_ready = is_ready or (connection.poll(TIMEOUT_S) and connection.recv())
             deadline = time.monotonic() + (timeout_s if is_ready else 0.0)
             connection.send((function, arguments))
             while not has_ended and connection.poll(max(0.0, deadline - time.monotonic())):

@@ -143,12 +143,9 @@ def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bo
     if figure is STEP_MS:
         return _step_bounds(before.steps)
     if figure is OVERLAP_FRACTION:
-        share = before.overlap.fraction
-        return (
-            Bounded(0.0, WHOLE_SHARE, UNIT_SHARE.noise, NO_COPIES_IN_BASELINE)
-            if share is None
-            else Bounded(share, share, UNIT_SHARE.noise)
-        )
+        if (share := before.overlap.fraction) is None:
+            return Bounded(0.0, WHOLE_SHARE, UNIT_SHARE.noise, NO_COPIES_IN_BASELINE)
+        return Bounded(share, share, UNIT_SHARE.noise)
     value = _per_step(before, figure.name) if before.gpu else None
     if value is None:
         return Bounded(0.0, math.inf, now.noise, UNKNOWN_BEFORE)

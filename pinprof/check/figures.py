@@ -19,9 +19,7 @@ from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
 NO_COMPLETE_STEP = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
 WHOLE_TRACE_IS_STEP = "no step was found, so the whole trace counts as one"
 NO_RUNTIME_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
-NO_WORK_IN_STEPS = (
-    "no complete step of the trace has GPU work; record with ProfilerActivity.CPU and ProfilerActivity.CUDA"
-)
+NO_WORK_IN_STEPS = "no complete step has GPU work; record with ProfilerActivity.CPU and ProfilerActivity.CUDA"
 NO_STEP_TIME = "only a recording of pinprof run or pinprof.profile with its plain window has the step without profiler"
 NO_HOST_MEMORY = "the trace does not show which copies are of pageable memory, or how large they are"
 
@@ -240,9 +238,8 @@ def _step(profile: Profile, places: tuple[CodePlace, ...]) -> Bounded:
         return Bounded(value, value, UNIT_MS.noise, places=places)
     if step.range_ns is None:
         why = _unfit(profile.withheld.estimate or profile.withheld.step)
-        return Bounded(
-            0.0, math.inf, UNIT_MS.noise, why or (NO_STEP_TIME if profile.steps.count else NO_COMPLETE_STEP), places
-        )
+        why = why or (NO_STEP_TIME if profile.steps.count else NO_COMPLETE_STEP)
+        return Bounded(0.0, math.inf, UNIT_MS.noise, why, places)
     low, high = (bound / UNIT_MS.times for bound in step.range_ns)
     return Bounded(low, high, UNIT_MS.noise, NO_STEP_TIME, places)
 
@@ -254,6 +251,5 @@ def _is_measured(profile: Profile) -> bool:
 def _wait(details: Details, profile: Profile, site: Site) -> HiddenWait:
     cost = site.in_steps if profile.steps.count else site.total
     idle_ns = 0 if profile.withheld.drain else cost.idle_ns
-    return HiddenWait(
-        site.identity, max(cost.stall_ns, idle_ns) / profile.steps.divisor / UNIT_MS.times, site_place(details, site)
-    )
+    cost_ms = max(cost.stall_ns, idle_ns) / profile.steps.divisor / UNIT_MS.times
+    return HiddenWait(site.identity, cost_ms, site_place(details, site))

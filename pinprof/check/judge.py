@@ -319,15 +319,12 @@ def remarks(checked: Checked) -> tuple[Remark, ...]:
     """
     errors = [Remark(place, "error", verdicts) for place, verdicts in _blamed(checked).items()]
     blamed = {_spot(remark.place) for remark in errors}
-    others = []
+    failed, others = [verdict for verdict in checked.verdicts if verdict.failed], []
     for finding, place in ((one, place) for one in checked.findings for place in finding_places([one])):
         if _spot(place) in blamed:
             continue
-        behind = tuple(
-            verdict
-            for verdict in checked.verdicts
-            if verdict.failed and any(place.rule == blame.rule for blame in verdict.places)
-        )
+        rule = place.rule
+        behind = tuple(each for each in failed if any(rule == blame.rule for blame in each.places))
         if behind and place.file is None and place.function is None:
             errors.append(Remark(place, "error", behind))
         else:

@@ -72,9 +72,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 )
 @click.option("--host-speed", metavar="X", type=float, callback=_positive, help="The host is X times as fast.")
 @click.option("--gpu-speed", metavar="X", type=float, callback=_positive, help="The kernels are X times as fast.")
-@click.option(
-    "--step-ms", metavar="MS", type=float, callback=_positive, help="The step without the profiler, if you measured it."
-)
+@click.option("--step-ms", metavar="MS", type=float, callback=_positive, help="The step without profiler, if measured.")
 @terminal.json_option("the prediction")
 @terminal.force_option
 def whatif(
@@ -149,9 +147,8 @@ def _scenario(
 
 def _refuse_rates(machine: MachineFile | None, scenario: "Scenario") -> None:
     if scenario.pinned_gbps or (machine and not machine.is_default):
-        terminal.fail(
-            f"--{'pinned-gbps' if scenario.pinned_gbps else 'machine'} is about copies that become pinned; add --pin"
-        )
+        option = "--pinned-gbps" if scenario.pinned_gbps else "--machine"
+        terminal.fail(f"{option} is about copies that become pinned; add --pin")
 
 
 def _refuse_unfit(replay: "Replay") -> None:

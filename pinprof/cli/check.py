@@ -43,14 +43,7 @@ def limit_options(command: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option("--config", metavar="FILE", help="Read limits from [tool.pinprof.check] of this file [pyproject.toml].")
 @click.option("--some-ranks", is_flag=True, help="Accept a job without the traces of all its ranks.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(CHECK_FORMATS),
-    default="text",
-    show_default=True,
-    help="What to write.",
-)
+@click.option("--format", "output_format", type=click.Choice(CHECK_FORMATS), default="text", show_default=True)
 @click.option("-o", "output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
 @force_option
 def check(
@@ -166,9 +159,8 @@ def _matched(
 
 
 def _unknown(checked: "Sequence[Checked]") -> str:
-    unknown = [
-        f"{trace.path}: {verdict.sentence}" for trace in checked for verdict in trace.verdicts if verdict.unknown
-    ]
+    verdicts = [(trace.path, verdict) for trace in checked for verdict in trace.verdicts]
+    unknown = [f"{path}: {verdict.sentence}" for path, verdict in verdicts if verdict.unknown]
     more = f" (and {len(unknown) - 1} more could not be judged)" if len(unknown) > 1 else ""
     return unknown[0] + more if unknown else ""
 

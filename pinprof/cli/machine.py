@@ -26,11 +26,7 @@ PACKAGE_NAME_COLUMNS = 22
 
 @click.command(short_help="Measure what copies to the GPU cost here, and which advice holds.")
 @click.option("--only", metavar="LIST", help="Run only these, by number or name: E1,E4 or copy_overlap.")
-@click.option(
-    "--quick",
-    is_flag=True,
-    help="Run smaller sizes in one round: in a quarter of the time, but with a less reliable spread.",
-)
+@click.option("--quick", is_flag=True, help="Run smaller sizes in one round: faster, with a less reliable spread.")
 @click.option("--rates", is_flag=True, help="Measure only what predictions use, in half a minute.")
 @terminal.json_option("the results")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
@@ -175,9 +171,7 @@ def workload(context: click.Context, *, listed: bool) -> None:
 
 def _command(experiment: "Experiment") -> click.Command:
     options = [
-        click.Option(
-            ["--record"], metavar="FILE", help="Record each case as a trace, with the case in the file's name."
-        ),
+        click.Option(["--record"], metavar="FILE", help="Record each case as a trace, with the case in its name."),
         click.Option(["--quick"], is_flag=True, help="Run smaller sizes in fewer rounds."),
         click.Option(["--force"], is_flag=True, help="Overwrite output files that exist."),
     ]
@@ -266,9 +260,8 @@ def doctor() -> None:
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.gpu import gpu_of_torch, why_no_gpu
 
-    terminal.show(
-        f"pinprof {VERSION} on Python {platform.python_version()}, {platform.system()} {platform.machine()}\n"
-    )
+    system = f"{platform.system()} {platform.machine()}"
+    terminal.show(f"pinprof {VERSION} on Python {platform.python_version()}, {system}\n")
     for title, is_extra in (("With pinprof", False), ("By its extras", True)):
         terminal.show(f"\n{title}\n")
         for package in PACKAGES:

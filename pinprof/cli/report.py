@@ -56,9 +56,7 @@ EXPORT_GZIP_LEVEL = 2
     help="Also write a page with charts and an interactive timeline. "
     f"{EDITOR_VARIABLE} names the editor that opens its places: vscode, cursor, zed, pycharm, ..., or a template.",
 )
-@click.option(
-    "--md", "md_file", metavar="FILE", help="Also write the verdict and three findings as Markdown, for a pull request."
-)
+@click.option("--md", "md_file", metavar="FILE", help="Also write verdict and findings as Markdown for a pull request.")
 @NO_SOURCE
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @click.option(
@@ -114,21 +112,20 @@ def report(
         terminal.fail("--brief is about the JSON; add --json")
     if wanted.brief and wanted.with_hta:
         terminal.fail("--brief has no room for HTA's figures; leave out --hta or --brief")
-    terminal.check_outputs(
-        (wanted.json_file, wanted.html_file, wanted.md_file), force=force, reads=(*traces, machine and machine.path)
-    )
+    files = (wanted.json_file, wanted.html_file, wanted.md_file)
+    terminal.check_outputs(files, force=force, reads=(*traces, machine and machine.path))
     arguments = expanded(traces)
-    files = [path for argument in arguments for path in argument.files]
-    if len(files) > 1 and STANDARD_INPUT not in files:
-        _report_several(files, wanted)
+    paths = [path for argument in arguments for path in argument.files]
+    if len(paths) > 1 and STANDARD_INPUT not in paths:
+        _report_several(paths, wanted)
     else:
-        hta = hta_of(files) if wanted.with_hta else {}
+        hta = hta_of(paths) if wanted.with_hta else {}
         analyses = list(read_all(arguments, analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
         if wanted.rank_from is not None:
             terminal.say("--rank-from: no effect, as a job has several files")
     terminal.say_written(wanted.files)
-    if wanted.is_full and not wanted.files and STANDARD_INPUT not in files:  # which can be read once
+    if wanted.is_full and not wanted.files and STANDARD_INPUT not in paths:  # which can be read once
         terminal.say(f"Next: pinprof report {wanted.again} --html report.html")
 
 
@@ -345,9 +342,7 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
 
 @click.command(short_help="Write a trace again with pinprof's own tracks, for Perfetto.")
 @click.argument("trace", type=click.Path())
-@click.option(
-    "-o", "output", metavar="FILE", required=True, help="The trace to write, .json.gz or .json; - is standard output."
-)
+@click.option("-o", "output", metavar="FILE", required=True, help="The trace to write: .json.gz, .json or -.")
 @terminal.force_option
 def export(trace: str, output: str, *, force: bool) -> None:
     """Write the trace again with pinprof's own tracks, to look at in Perfetto.

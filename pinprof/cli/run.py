@@ -198,10 +198,8 @@ def run(
             say(remark)
     report_outcome(outcome, outputs, agreement, machine, code, job_report=job_report)
     if status and repeat == 1:
-        say(
-            f"The script failed with exit status {status}{_what_is_kept(outcome)}."
-            f"{advice_on_options(args, script, status)}"
-        )
+        advice = advice_on_options(args, script, status)
+        say(f"The script failed with exit status {status}{_what_is_kept(outcome)}.{advice}")
     if outputs.is_first and outcome.stopped:
         say(f"Stopped after step {outcome.steps}; --keep-going runs to the end")
     sys.exit(status)
@@ -253,9 +251,8 @@ def recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) ->
 
     try:
         with step_counter() as show_step, users_program():
-            outcome = run_script(
-                path=outputs.trace, agreement=agreement, on_progress=show_step if outputs.is_first else None, **options
-            )
+            on_progress = show_step if outputs.is_first else None
+            outcome = run_script(path=outputs.trace, agreement=agreement, on_progress=on_progress, **options)
     except CaptureError as error:
         if agreement is None:
             raise

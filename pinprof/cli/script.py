@@ -110,10 +110,10 @@ def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
     """Return the name for the outputs: that of the script, also if a launcher starts it, or of the module."""
     from pinprof.capture.children.commands import FOLLOWED_LAUNCHERS
 
-    started = (
-        next((word for word in args if word.endswith(".py")), None) if module and script in FOLLOWED_LAUNCHERS else None
-    )
-    return script.rpartition(".")[2] if module and started is None else Path(started or script).absolute().stem
+    if module:
+        started = next((word for word in args if word.endswith(".py")), None) if script in FOLLOWED_LAUNCHERS else None
+        return Path(started).stem if started else script.rpartition(".")[2]
+    return Path(script).absolute().stem
 
 
 def _base(output: str | None, name: str) -> Path:

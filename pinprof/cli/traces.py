@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
 
-NO_SOURCE = click.option(
-    "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
-)
+NO_SOURCE = click.option("--no-source", is_flag=True, help="Quote no lines of your code: to share the report.")
 
 
 def code_of(*, quotes: bool = True) -> "Code":

@@ -7,16 +7,8 @@ from typing import Literal, TypeAlias
 
 from pinprof.analyses.by_name.kernels import SAME_KERNELS_SHARE, kernels_alike
 from pinprof.analysis import Analysis
-from pinprof.comparison.changes import (
-    CopyChange,
-    FindingChange,
-    Repinned,
-    WaitChange,
-    copy_changes,
-    finding_changes,
-    repinned,
-    wait_changes,
-)
+from pinprof.comparison import changes
+from pinprof.comparison.changes import CopyChange, FindingChange, Repinned, WaitChange
 from pinprof.comparison.figures import ComparedFigure, Side, Value, all_figures
 from pinprof.measurement.profile import Profile
 from pinprof.rules.search import unsearched
@@ -117,15 +109,15 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
         "findings": _unsearched,
     }
     reasons = {what: reason for what, why in why_not.items() if (reason := _both(old, new, why))}
-    copies = () if "copies" in reasons else tuple(copy_changes(old, new))
+    copies = () if "copies" in reasons else tuple(changes.copy_changes(old, new))
     return Comparison(
         before=old.profile,
         after=new.profile,
         figures=tuple(all_figures(old, new)),
-        waits=() if "waits" in reasons else tuple(wait_changes(old, new)),
+        waits=() if "waits" in reasons else tuple(changes.wait_changes(old, new)),
         copies=copies,
-        repinned=tuple(repinned(copies)),
-        findings=() if "findings" in reasons else tuple(finding_changes(old, new)),
+        repinned=tuple(changes.repinned(copies)),
+        findings=() if "findings" in reasons else tuple(changes.finding_changes(old, new)),
         reasons=reasons,
         kernels_alike=kernels_alike(*traces) if both_or_none and all(len(trace.gpu) for trace in traces) else None,
     )

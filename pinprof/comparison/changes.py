@@ -164,9 +164,8 @@ def _costs(side: Side, rows: Int64s) -> tuple[Value, ...]:
 
 def _counted(side: Side) -> list[SiteCount]:
     steps = side.profile.steps.divisor
-    return [
-        (site, site.in_steps.count / steps) for site in side.details.syncs.sites if site.is_wait and site.in_steps.count
-    ]
+    sites = [site for site in side.details.syncs.sites if site.is_wait and site.in_steps.count]
+    return [(site, site.in_steps.count / steps) for site in sites]
 
 
 def _lines_apart(match: Match) -> Iterator[Match]:

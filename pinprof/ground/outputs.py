@@ -104,9 +104,7 @@ def _check_place(path: str) -> None:
     folder = Path(os.path.realpath(path) if os.path.islink(path) else path).parent  # noqa: PTH114
     if not os.path.isdir(folder.absolute()):  # noqa: PTH112
         is_file = os.path.exists(folder)  # noqa: PTH110
-        raise PinprofError(
-            f"{path}: {f'{folder} is a file' if is_file else f'there is no folder {folder}; make it first'}"
-        )
+        raise PinprofError(f"{path}: {f'{folder} is a file' if is_file else f'make the folder {folder} first'}")
     if os.path.isdir(path):  # noqa: PTH112
         raise PinprofError(f"{path}: is a folder; name a file in it")
     if not os.access(folder, os.W_OK) and not is_stream(Path(path)):
