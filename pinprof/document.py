@@ -14,7 +14,6 @@ from msgspec import Meta, Struct
 from pinprof.ground.units import ms
 
 PLACE_FIELDS = ("file", "line", "function")
-"""The fields of a place in the code."""
 NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
 """For a field that documents of older versions lack: it may be UNSET when it is read, and is always written."""
 Count: TypeAlias = Annotated[int, Meta(ge=0)]

@@ -30,7 +30,6 @@ FIXTURE = "pinprof_no_sync"
 GUARD_FIXTURE = "pinprof_guard"
 
 MAX_FRAMES_WITHIN_LINE = 5
-"""How many library frames a failure shows between the user's line and the wait."""
 
 Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """Calls a function right after each wait in a block, on the thread that waited."""

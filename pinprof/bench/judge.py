@@ -113,7 +113,6 @@ def by_size(bench: Bench, figure: Figure) -> list[Measured]:
 
 
 Predicate: TypeAlias = Callable[[Readings], ClaimJudgement]
-"""Says whether something holds of figures. Raises MissingError."""
 Claimed = ParamSpec("Claimed")
 
 
@@ -151,7 +150,6 @@ class Claim:
     differs: str = ""
     """Why the outcome may differ from that of the text."""
     shows: str = ""
-    """The text's own evidence, besides published figures."""
 
 
 class ClaimVerdict(Struct, frozen=True):
@@ -204,10 +202,7 @@ def at_least(
     below: float | None = None,
     otherwise: ClaimOutcome = "depends",
 ) -> ClaimJudgement:
-    """Say that it is at least the limit: refuted below it, or only up to `below` where something lies between.
-
-    `otherwise` if it may lie on either side of the limit.
-    """
+    """Say that it is at least the limit: refuted below it, or only up to `below`; `otherwise` if it may be either."""
     low, high = bounds(measured := read(quantity))
     refuted = high < limit if below is None else high <= below
     return decided(_held(measured, below, limit), confirmed=low >= limit, refuted=refuted, otherwise=otherwise)

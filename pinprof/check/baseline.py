@@ -90,10 +90,7 @@ def _refuse_impossible(report: Baseline) -> None:
 def match_traces(
     measured: Sequence[TraceFigures | None], baseline: Sequence[BaselineTrace]
 ) -> list[BaselineTrace | None]:
-    """Return the counterpart of each trace: by rank if the baseline has all ranks, else by position.
-
-    None stands for a trace that could not be read. Raises PinprofError if neither way matches the traces.
-    """
+    """Return each trace's counterpart, by rank or else by position. Raises PinprofError if neither way matches."""
     traces = [trace for trace in measured if trace]
     by_rank: dict[int | None, BaselineTrace] = {trace.rank: trace for trace in baseline if trace.rank is not None}
     ranks = {trace.rank for trace in traces}

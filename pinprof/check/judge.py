@@ -1,7 +1,4 @@
-"""Judges figures of traces by limits and by a baseline, and whether a job has the traces of all its ranks.
-
-Remarks are what is said of a place: broken and unknown limits first, then all other findings.
-"""
+"""Judges figures of traces by limits and by a baseline, and whether a job has the traces of all its ranks."""
 
 import math
 from collections import Counter, defaultdict
@@ -221,10 +218,7 @@ def judge_all(
     *,
     some_ranks: bool = False,
 ) -> list[Checked]:
-    """Return the check of each trace; `outcomes` are names with figures, or with the reason why they are unreadable.
-
-    `matched` is the counterpart of each trace in the baseline. With `some_ranks` ranks may be absent.
-    """
+    """Return the check of each trace, of which `outcomes` has the figures or why it is unreadable."""
     measured = [figures for _, figures in outcomes if isinstance(figures, TraceFigures)]
     unread = [path for path, figures in outcomes if not isinstance(figures, TraceFigures)]
     absent = {} if some_ranks else absent_ranks(measured, unread)
@@ -297,7 +291,6 @@ class Remark:
     level: str
     """`error` if it causes a broken or unknown limit; else `warning` or `note`."""
     verdicts: tuple[LimitVerdict, ...] = ()
-    """The limits that it breaks."""
 
     @property
     def rule(self) -> str:

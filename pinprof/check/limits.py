@@ -1,7 +1,4 @@
-"""The figures that can have limits, a row each, and the limits of a check, as a project's pyproject.toml may set them.
-
-The command line imports it, not numpy.
-"""
+"""The figures that can have limits, a row each, and those limits, also of pyproject.toml; it does without numpy."""
 
 import os
 import sys
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from pinprof.trace.tables import EventKind
 
 MAX_DIGITS_IN_ERROR = 20
-"""The most digits of a number in an error."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,6 @@ class Unit:
 
 
 WHOLE_SHARE = 1.0
-"""A share of everything."""
 UNIT_MS = Unit(
     "ms",
     "MS",
@@ -182,7 +177,6 @@ QUANTITIES = {
         ),
     )
 }
-"""What can have a limit, by key."""
 
 
 class Limits(dict[str, float]):
@@ -212,11 +206,7 @@ KEYS_OF_LIMITS = tuple(quantity.name for quantity in QUANTITIES.values())
 
 
 def find_config(folder: Path) -> tuple[Path | None, Limits | None]:
-    """Return the nearest pyproject.toml with a table [tool.pinprof], in this folder or above, and its limits.
-
-    Like ruff, it ignores files without the table; like black, it does not look above the top folder of a repository.
-    Returns None for both if no such file exists. Raises PinprofError as `read_config` does.
-    """
+    """Return the nearest pyproject.toml with a table [tool.pinprof] up to the top of the repository, and its limits."""
     for above in (folder, *folder.parents):
         path = above / PROJECT_FILE
         if os.path.lexists(path):  # a link to nothing is an error, not the absence of limits
@@ -229,12 +219,7 @@ def find_config(folder: Path) -> tuple[Path | None, Limits | None]:
 
 
 def read_config(path: str | Path) -> Limits | None:
-    """Return the limits in the table `[tool.pinprof.check]` of a TOML file, None if it has no table `[tool.pinprof]`.
-
-    The keys are those of Limits, with dashes or underscores. Raises PinprofError with the file's name if the file
-    cannot be read, if an unknown table or key seems meant for pinprof, or if a limit is invalid: no trace could break a
-    limit that is silently ignored.
-    """
+    """Return the limits of a TOML file, None without a table [tool.pinprof]. Raises PinprofError for a wrong one."""
     document = _document(path)
     try:
         own = _own(document)

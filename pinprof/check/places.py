@@ -24,7 +24,6 @@ class CodePlace(Placed):
     line: int | None
     function: str | None
     rule: str | None
-    """The id of the rule that explains it."""
     subject: str
     """The cause without numbers, so that it is the same in another trace of the program."""
     message: str

@@ -110,10 +110,7 @@ def check(
 def _limits(
     config: str | None, options: "Mapping[str, float | None]", *, is_compared: bool
 ) -> "tuple[Limits, str | None]":
-    """Return the limits, and the project's file if it sets some; an option overrides the file.
-
-    Exits if no limit is set.
-    """
+    """Return the limits, and the project's file if it sets some; an option overrides it. Exit if no limit is set."""
     from_options = {key: value for key, value in options.items() if value is not None}
     path, from_file = find_config(_working_folder()) if config is None else (config, read_config(config))
     if config is not None and from_file is None:

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from pinprof.report.explain import Guide
 
 MAX_SUGGESTED_NAMES = 6
-"""Of an error for an unknown name."""
 WIDEST_GUIDE_COLUMNS = 110
 """A guide in a wider terminal: longer lines are hard to read."""
 API = "api"
-"""The topic that shows the Python API; no file has its text."""
 API_HEAD = """\
 # The Python API
 
@@ -88,10 +86,7 @@ def _page(text: str) -> None:
 
 
 def _known(name: str, titles: Mapping[str, str], what: str) -> str:
-    """Return the known name that is meant, whose case does not matter; otherwise end and name those that are like it.
-
-    `titles` are those of the known names; `what` says in the error what such a name stands for.
-    """
+    """Return the known name that is meant, in capitals or not; otherwise fail, and name those that are like it."""
     word, known = name.casefold(), {original.casefold(): original for original in titles}
     if word not in known:
         close = [original for original, title in titles.items() if word and word in f"{original} {title}".casefold()]

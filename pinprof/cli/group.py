@@ -41,7 +41,6 @@ MIN_COMMAND_SIMILARITY = 0.6
 """Of difflib: a word less like a command than this is not taken for a mistyped one."""
 
 OUTPUT_PARAMETERS = {"json_file", "html_file", "output"}
-"""Parameters that name a file to write."""
 SIGNAL_STATUS_BASE = 128
 """What a shell adds to the number of the signal that ended a program, for its exit code."""
 

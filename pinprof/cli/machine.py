@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 CASE_TIMEOUT_S = 300.0
 RECORDED_CASE_SUFFIXES = (".json.gz", ".json")
 PACKAGE_NAME_COLUMNS = 22
-"""Columns for the name of a package."""
 
 
 @click.command(short_help="Measure what copies to the GPU cost here, and which advice holds.")
@@ -101,11 +100,7 @@ def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
 
 
 def need_gpu(experiments: Sequence["Experiment"], *, to_people: bool = True) -> None:
-    """Without a GPU, print the recorded figures of another machine, marked as such, and exit.
-
-    The exit status is that of unusable input, so that no script takes these figures for its own. `to_people` is false
-    if a program reads standard output.
-    """
+    """Without a GPU, print the recorded figures of another machine, marked as such, and exit as for unusable input."""
     from msgspec.structs import replace
 
     from pinprof.bench.results import BenchError, recorded

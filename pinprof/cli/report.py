@@ -151,7 +151,6 @@ class _Wanted(NamedTuple):
     rank_from: str | None
     jobs: int | None
     again: str
-    """The arguments of `pinprof report` for the same report."""
 
     @property
     def files(self) -> list[str]:
@@ -163,14 +162,18 @@ class _Wanted(NamedTuple):
         """Whether standard output is free for the text."""
         return "-" not in self.files
 
-    def write_documents(
+    def write_figures(
         self,
         measured: "Sequence[Analysis | RankPart]",
         hta: "HtaFigures",
         ranks: "Ranks | None" = None,
         shown: int | None = None,
     ) -> None:
-        """Write JSON and Markdown, as wanted; of a job, `shown` is the index of the rank to look at first."""
+        """Print HTA's figures; write JSON and Markdown, as wanted. `shown` is the index of a job's rank to look at."""
+        if hta and self.prints_text:
+            from pinprof.report.trace.hta import hta_to_text
+
+            terminal.show_text(hta_to_text, list(hta.values()), end="\n")
         entries = [(part.profile, part.findings) for part in measured]
         if self.json_file:
             from pinprof.report.trace.brief_json import traces_to_brief_json
@@ -226,11 +229,7 @@ def _report_each(
     wanted: _Wanted,
     skipped: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Report on traces that are not a job: several in a line each, one or those with tables in full.
-
-    `analyses` returns them with their rows, which only the page needs; `skipped` are the files that are not traces,
-    with the reason.
-    """
+    """Report on traces that are not a job; `analyses` returns them with their rows, which only the page needs."""
     if wanted.has_overview(len(measured)):
         from pinprof.report.trace_list import overview_to_text
 
@@ -239,9 +238,7 @@ def _report_each(
     elif wanted.prints_text:
         for part in measured:
             wanted.print(part, wanted.again if len(measured) == 1 else "")
-    if wanted.prints_text:
-        print_hta(hta)
-    wanted.write_documents(measured, hta)
+    wanted.write_figures(measured, hta)
     if wanted.html_file:
         write_page(wanted.html_file, analyses(), wanted.code)
 
@@ -260,8 +257,7 @@ def _report_job(parts: "Sequence[RankPart]", remarks: list[str], wanted: _Wanted
     if wanted.prints_text:
         terminal.show_text(job_to_text if wanted.is_full else to_brief, ranks, parts, end="\n")
         wanted.print(parts[index], wanted.again)
-        print_hta(hta)
-    wanted.write_documents(parts, hta, ranks, index)
+    wanted.write_figures(parts, hta, ranks, index)
     if wanted.html_file:
         from pinprof.report.job.page import files_to_draw, to_html
 
@@ -273,10 +269,7 @@ def _report_job(parts: "Sequence[RankPart]", remarks: list[str], wanted: _Wanted
 
 
 def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
-    """Return HTA's figures on each file that is a trace; without `ranks` it finds their ranks itself.
-
-    It skips other files silently, because the report names them.
-    """
+    """Return HTA's figures on each file that is a trace; without `ranks` it finds their ranks itself."""
     from pinprof.ground.errors import TraceError
     from pinprof.hta.breakdowns import breakdown_of
 
@@ -290,14 +283,6 @@ def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
             except TraceError:
                 continue
     return figures
-
-
-def print_hta(figures: "HtaFigures") -> None:
-    """Print HTA's figures, if there are any, as wide as the terminal."""
-    if figures:
-        from pinprof.report.trace.hta import hta_to_text
-
-        terminal.show_text(hta_to_text, list(figures.values()), end="\n")
 
 
 def _read_again(path: str, machine: MachineFile | None) -> "Analysis":

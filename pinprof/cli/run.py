@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pinprof.capture.script import ScriptRun
 
 OFFERED_OPTIONS = {field.name: field for field in msgspec.structs.fields(RecordingOptions) if get_args(field.type)}
-"""The fields of `RecordingOptions` that are options, with their help."""
 MAX_RERUN_S = 120.0
 """A script that has too few steps, and took no longer than this, runs once more to record fewer."""
 

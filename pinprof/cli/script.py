@@ -26,7 +26,6 @@ LAUNCHERS = {
     "accelerate": "pinprof run -m accelerate.commands.launch {script}",
     "deepspeed": "pinprof run -m deepspeed.launcher.runner {script}",
 }
-"""Programs that start scripts, and how to start them with pinprof."""
 
 
 class BeforeScript(click.Command):
@@ -89,7 +88,6 @@ class Outputs(NamedTuple):
     trace: str
     page: str
     is_first: bool
-    """Whether this process reports."""
     again: str
     """The command that reports on the traces of all ranks again."""
 

@@ -21,7 +21,6 @@ from pinprof.ground.urls import local_path, redacted
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 UNUSABLE_STATUS = 2
-"""Exit code for unusable input and wrong usage."""
 PIPED_COLUMNS = 100
 """Columns of a text if standard output is not a terminal, and COLUMNS is not set."""
 NARROWEST_COLUMNS, WIDEST_COLUMNS = 40, 10_000
@@ -29,13 +28,11 @@ NARROWEST_COLUMNS, WIDEST_COLUMNS = 40, 10_000
 ASCII_REPLACEMENTS = str.maketrans(
     {"█": "#", "▓": "=", "▒": "~", "░": ".", "─": "-", "→": "->", "·": "|", "…": "...", "µ": "u", "±": "+-", "←": "<-"}
 )
-"""ASCII in place of our characters, for a stream that cannot encode them."""
 OUR_ERRORS = "backslashreplace"
 """What standard output and error do with characters that they cannot encode, while pinprof writes."""
 _errors_before: dict[str, tuple[Any, str]] = {}
 """The standard streams whose error handler pinprof replaced, by name, each with the handler that it had."""
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""Signals that ask a program to end."""
 
 
 class Ended(KeyboardInterrupt):
@@ -154,10 +151,7 @@ def check_outputs(
     way: str = "overwrite it with --force",
     replaces_own: bool = False,
 ) -> None:
-    """Refuse outputs that cannot be written, or that the command reads, before it does any work.
-
-    `reads` are files, URLs, folders or patterns; `way` and `replaces_own` are as for `outputs.check_outputs`.
-    """
+    """Refuse outputs that cannot be written, or that the command reads: files, URLs, folders or patterns."""
     files = [path for path in paths if path is not None]
     inputs = _local_files(read for read in reads if read is not None)
     outputs.check_outputs(files, inputs, force=force, way=way, replaces_own=replaces_own)
@@ -227,19 +221,9 @@ def _encodable(text: str) -> str:
 
 
 def page_options() -> tuple[int, bool]:
-    """Return the width of standard output in columns, and whether it shows colours.
-
-    COLUMNS sets the width of a pipe. NO_COLOR takes colours away, FORCE_COLOR and CLICOLOR_FORCE bring them to a pipe;
-    with TERM=dumb a terminal has none.
-    """
-    on_terminal = is_terminal(sys.stdout)
-    size = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns if on_terminal else _columns()
-    return max(size, NARROWEST_COLUMNS), _has_colors(on_terminal=on_terminal)
-
-
-def _columns() -> int:
-    named = os.environ.get("COLUMNS", "")
-    return int(named) if named.isascii() and named.isdigit() and 0 < int(named) <= WIDEST_COLUMNS else PIPED_COLUMNS
+    """Return the width of standard output in columns, and whether it shows colours, as the environment asks."""
+    columns = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns  # COLUMNS, the terminal's, or those of a pipe
+    return min(max(columns, NARROWEST_COLUMNS), WIDEST_COLUMNS), _has_colors(on_terminal=is_terminal(sys.stdout))
 
 
 def _has_colors(*, on_terminal: bool) -> bool:
@@ -283,7 +267,6 @@ WINDOW_NAMES = {
 }
 
 WHY_A_WINDOW_GOES_ON = {"warm-up": ", until their time is steady", "plain": ", until their mean is precise"}
-"""Why a window goes on after its number of steps."""
 
 
 @contextmanager

@@ -83,7 +83,6 @@ Result = TypeVar("Result")
 Analyzer: TypeAlias = "Callable[[Trace, Callable[[], None]], Result]"
 """A function of a trace; it calls its second argument when all is measured, before steps are replayed."""
 FULL_TABLE_ROWS = 15
-"""Rows that the full report has of a table."""
 
 
 def read(path: str, analyze: "Analyzer[Result]", which: str = "") -> Result:
@@ -183,10 +182,7 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
 def measured_ranks(
     paths: Sequence[str], jobs: int | None, machine: MachineFile | None
 ) -> "tuple[list[RankPart], dict[str, str]]":
-    """Return what was measured of the traces in this order, and why other files are not traces.
-
-    `jobs` processes measure them. Raises TraceError if none is a trace.
-    """
+    """Return what `jobs` processes measure of the traces, and why other files are none. Raises TraceError."""
     from pinprof.ground.errors import TraceError
     from pinprof.trace_pool import measure_all
 
@@ -230,10 +226,7 @@ def print_report(
     again: str = "",
     has_page: bool = False,
 ) -> None:
-    """Print the report on a trace, as wide as the terminal: with its tables if `is_full`, else the short one.
-
-    `again` and `has_page` are as for `to_brief`.
-    """
+    """Print the report on a trace: with its tables if `is_full`; the others are as for `to_brief`."""
     from pinprof.report.trace.text import to_brief, trace_to_text
 
     entry = measured.profile, measured.findings

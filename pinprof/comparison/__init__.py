@@ -92,13 +92,7 @@ class Comparison:
 
 
 def compare(before: Analysis, after: Analysis) -> Comparison:
-    """Return what changed between two traces.
-
-    A difference is within noise if the ranges of the two figures overlap. The range of a measured step is the 10th to
-    the 90th percentile of its steps, that of an estimated step is the range of the estimate, and that of another figure
-    is its spread over the complete steps of the trace. Figures that are withheld in one trace are not compared, and say
-    why.
-    """
+    """Return what changed between two traces; a difference is noise if the ranges of the two figures overlap."""
     traces = before.trace, after.trace
     has_steps, has_steps_after = (trace.steps.source != WHOLE_TRACE for trace in traces)
     both_or_none = has_steps == has_steps_after

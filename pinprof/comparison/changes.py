@@ -28,9 +28,7 @@ COPY_FIGURES = (
     ("exposed_ms", "ns"),
     ("bandwidth_gbps", "gbps"),
 )
-"""Names and units of the figures of copies."""
 WAIT_FIGURES = (("per_step", "count"), ("stall_ms", "ns"), ("bubble_ms", "ns"))
-"""Names and units of the figures of waits."""
 CopyKind: TypeAlias = tuple[int, int]
 """Direction and host memory of copies, as in the tables."""
 
@@ -42,7 +40,6 @@ class Matched(Generic[Member]):
     before: tuple[Member, ...]
     after: tuple[Member, ...]
     moved: bool
-    """Whether they are in another function after."""
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -80,7 +77,6 @@ class CopyChange:
     time: ComparedFigure
     exposed: ComparedFigure
     rate: ComparedFigure
-    """Bytes divided by the time of the copies."""
 
     @property
     def status(self) -> ChangeStatus:
@@ -243,10 +239,7 @@ def repinned(copies: Sequence[CopyChange]) -> Iterator[Repinned]:
 
 
 def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
-    """Yield how each finding changed: as a whole if its rule is gone or new, otherwise each of its sites.
-
-    Sites match by rule and function first, then the single one left of a rule.
-    """
+    """Yield how findings changed: whole rules, or each site, matched by function or as the single one left."""
     old, new = before.analysis.findings, after.analysis.findings
     both = {finding.rule.id for finding in old} & {finding.rule.id for finding in new}
     yield from (_finding_change((one,), ()) for one in old if one.rule.id not in both)

@@ -47,9 +47,7 @@ class ComparedFigure:
     before: Value
     after: Value
     device: int | None = None
-    """Its GPU, if it belongs to one."""
     label: str = ""
-    """Its label in tables."""
     more_is_better: bool = False
 
     @property
@@ -68,10 +66,7 @@ class ComparedFigure:
 
     @property
     def noise(self) -> float | None:
-        """The difference from which on the ranges of the two figures do not overlap.
-
-        None if a side has no range, because a single step has no spread.
-        """
+        """The difference from which on the two ranges do not overlap; None if a side is a single step."""
         sides = (self.before.value, self.before.spread), (self.after.value, self.after.spread)
         smaller, larger = sides if (self.difference or 0) >= 0 else sides[::-1]
         if smaller[0] is None or smaller[1] is None or larger[0] is None or larger[1] is None:

@@ -45,7 +45,6 @@ class Events(Document):
 
 
 EVENT_CATEGORIES = tuple(name for name in Events.__struct_fields__ if not name.startswith(("skipped", "other")))
-"""The categories of events with a field of their own."""
 
 
 class Missing(Document, kw_only=True):

@@ -21,7 +21,6 @@ STANDARD = "-"
 DESCRIPTOR_PATH = re.compile(r"/proc/\d+(/task/\d+)?/fd|/dev/fd")
 """Folders whose entries are open descriptors: their files are being written to, and must not be replaced."""
 MAX_LINKS_FOLLOWED = 40
-"""Linux follows at most this many links."""
 
 OWN_TRACE, OWN_PAGE = re.compile(rb'\{"pinprof_|.*"pinprof": ?\{"pinprof_version"', re.DOTALL), b"<title>pinprof"
 """What stands near the begin of a trace that pinprof recorded, and of a page that it made."""
@@ -122,10 +121,7 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Give a stream to `path`: a new file that replaces it at the end of the block, or the device or pipe itself.
-
-    Raises OSError if that is not possible.
-    """
+    """Give a stream to a new file that replaces `path` at the end, or to the device or pipe itself. Raises OSError."""
     if is_stream(path):
         with _stream(path) as file:
             yield file
@@ -142,7 +138,7 @@ def unfinished(path: Path) -> Iterator[Path]:
     if that is not possible, or if `path` is not a regular file.
     """
     target = Path(os.path.realpath(path))
-    before = _status(path)
+    before = path.stat() if path.exists() else None
     if before is not None and (is_stream(path) or not stat.S_ISREG(before.st_mode)):
         raise OSError(errno.EINVAL, "not a regular file")
     with hidden_folder(target.parent) as folder:
@@ -208,13 +204,6 @@ def _descriptor(path: Path) -> Path | None:
             return None
         path = entry.parent / os.readlink(entry)  # noqa: PTH115
     return None
-
-
-def _status(path: Path) -> os.stat_result | None:
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return None
 
 
 def _keep(before: os.stat_result, new: Path) -> None:
