@@ -27,20 +27,21 @@ COLUMNS = ("before_ms", "plain_ms", "guarded_ms", "after_ms")
 
 def measured(workload: Workload, scale: float, rounds: int) -> dict[str, Any]:
     """Return the figures of a workload."""
-    step = warmed(workload.build(DEVICE, scale), DEVICE, WARM_UP_STEPS)
-    steps = max(3, round(ROUND_S * 1e3 / window(step, DEVICE, 0.0, 5)))
+    with workload.build(DEVICE, scale) as step:
+        warmed(step, DEVICE, WARM_UP_STEPS)
+        steps = max(3, round(ROUND_S * 1e3 / window(step, DEVICE, 0.0, 5)))
 
-    def plain() -> float:
-        return window(step, DEVICE, 0.0, steps)
+        def plain() -> float:
+            return window(step, DEVICE, 0.0, steps)
 
-    def guarded() -> tuple[float, int]:
-        """Return the step under the guard, whose own start is left out, and how many violations there were."""
-        with pinprof.guard("collect") as guard:
-            step()
-            return plain(), len(guard.violations)
+        def guarded() -> tuple[float, int]:
+            """Return the step under the guard, whose own start is left out, and how many violations there were."""
+            with pinprof.guard("collect") as guard:
+                step()
+                return plain(), len(guard.violations)
 
-    before = [plain() for _ in range(rounds)]  # no guard in this process yet, for the first workload
-    rows = [(plain(), *guarded(), plain()) for _ in range(rounds)]
+        before = [plain() for _ in range(rounds)]  # no guard in this process yet, for the first workload
+        rows = [(plain(), *guarded(), plain()) for _ in range(rounds)]
     without, with_guard, violations, after = zip(*rows, strict=True)
     medians = dict(zip(COLUMNS, map(statistics.median, (before, without, with_guard, after)), strict=True))
     ratio = medians["guarded_ms"] / medians["plain_ms"]

@@ -1,6 +1,7 @@
 """Training programs before and after a real fix, in plain sight: measured, they show whether predictions hold."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -8,10 +9,11 @@ import torch
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
 from pinprof.workloads import workload
-from pinprof.workloads.model import Build, resident
+from pinprof.workloads.model import Build
+from pinprof.workloads.model import Step as PlainStep
 from pinprof.workloads.waits import HOST_WORK_MS, WORKSPACE_ROWS, work_on_host
 from scripts.pair_programs import choices, moves, of_ranks, reads
-from scripts.pair_programs.parts import Step
+from scripts.pair_programs.parts import Step, resident
 
 Scenario = dict[str, str | bool]
 """The change as a prediction takes it."""
@@ -49,11 +51,12 @@ def workloads(before: str, after: str | Build) -> PairBuild:
 
 
 def one_of(before: Build, after: Build, device: torch.device, fixed: bool, scale: float) -> Step:
-    """Return the step of one side."""
-    return (after if fixed else before)(device, scale)
+    """Return the step of one side, which is left open: it lives as long as its process."""
+    return ExitStack().enter_context((after if fixed else before)(device, scale))
 
 
-def host_work(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def host_work(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
     """Work on the host as `loss_item_host_work` does, and leave the loss where it is."""
     training, batch = resident(device, scale)
     total = torch.zeros((), device=device)
@@ -62,10 +65,11 @@ def host_work(device: torch.device, scale: float = 1.0) -> Step:
         total.add_(training.train(batch))
         work_on_host(HOST_WORK_MS * scale)
 
-    return step
+    yield step
 
 
-def kept_cache(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def kept_cache(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
     """Take the workspace of `empty_cache`, and keep the memory for the next step."""
     training, batch = resident(device, scale)
 
@@ -74,10 +78,11 @@ def kept_cache(device: torch.device, scale: float = 1.0) -> Step:
         training.train(batch)
         del workspace
 
-    return step
+    yield step
 
 
-def ignored_rows(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def ignored_rows(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
     """Take the loss over the labelled rows as `mask_loss` does, the others marked in the target."""
     training, batch = resident(device, scale)
     labelled = torch.rand(len(batch), device=device) < 0.5  # noqa: PLR2004  half of them
@@ -86,7 +91,7 @@ def ignored_rows(device: torch.device, scale: float = 1.0) -> Step:
         target = torch.where(labelled, training.target, -100)
         training.update(F.cross_entropy(training.model(batch), target, ignore_index=-100))
 
-    return step
+    yield step
 
 
 PAIRS = (

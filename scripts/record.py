@@ -103,13 +103,16 @@ def take_workload(name: str, order: Order) -> Iterator[tuple[str, object]]:
 
 
 def _time_workload(name: str, order: Order) -> list[float]:
-    step = warmed(workload(name).build(order.device, order.scale), order.device, OF_WORKLOADS.warm_up_steps)
-    return OF_WORKLOADS.measure(step, order.device)
+    with workload(name).build(order.device, order.scale) as step:
+        warmed(step, order.device, OF_WORKLOADS.warm_up_steps)
+        return OF_WORKLOADS.measure(step, order.device)
 
 
 def _record_workload(name: str, path: Path, order: Order, with_stack: bool) -> None:
-    step = workload(name).build(order.device, order.scale)
-    with profile(path, steps=WORKLOAD_STEPS[with_stack], with_stack=with_stack, force=True) as recording:
+    with (
+        workload(name).build(order.device, order.scale) as step,
+        profile(path, steps=WORKLOAD_STEPS[with_stack], with_stack=with_stack, force=True) as recording,
+    ):
         while not recording.done:
             step()
             recording.step()

@@ -1,20 +1,26 @@
-"""Measures the figures of a trace that have limits, each with its places, or with the reason why it is unknown."""
+"""Measures the figures of a trace that have limits, each with its places in the program, or why it is unknown."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from pinprof.analyses.copies import EXPOSURES, REASONS
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.sites import Site, SiteIdentity
 from pinprof.analysis import Analysis
 from pinprof.check.limits import QUANTITIES, UNIT_MS, UNIT_SHARE, WHOLE_SHARE, Quantity
-from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
 from pinprof.details import Details
 from pinprof.ground.units import counted, duration
 from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, TraceFigure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, Withheld, given
 from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding
-from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
+from pinprof.rules.search import rule_of_exposure, rule_of_wait
+from pinprof.rules.sums import Copies, copies_by_place, cost_of_waits, ops_of, within
+from pinprof.trace.lines import Place, Placed
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, UNKNOWN, Bools
 
 NO_COMPLETE_STEP = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
 WHOLE_TRACE_IS_STEP = "no step was found, so the whole trace counts as one"
@@ -27,6 +33,19 @@ FIGURE_OF_QUANTITY: Mapping[str, TraceFigure] = {
     key: next(figure for figure in FIGURES if figure.name == quantity.figure) for key, quantity in QUANTITIES.items()
 }
 """The figure of each quantity, by its key."""
+
+
+@dataclass(frozen=True)
+class CodePlace(Placed):
+    """A place in the program that causes a figure, as far as the trace shows it."""
+
+    file: str | None
+    line: int | None
+    function: str | None
+    rule: str | None
+    subject: str
+    """The cause without numbers, so that it is the same in another trace of the program."""
+    message: str
 
 
 @dataclass(frozen=True)
@@ -253,3 +272,77 @@ def _wait(details: Details, profile: Profile, site: Site) -> HiddenWait:
     idle_ns = 0 if profile.withheld.drain else cost.idle_ns
     cost_ms = max(cost.stall_ns, idle_ns) / profile.steps.divisor / UNIT_MS.times
     return HiddenWait(site.identity, cost_ms, site_place(details, site))
+
+
+# Places: wait sites, launches of copies, findings
+
+
+def wait_places(details: Details, sites: Iterable[Site]) -> tuple[CodePlace, ...]:
+    """Return the places of sites, in their order; library waits of one line and rule share a place."""
+    together: dict[object, list[Site]] = {}
+    for number, site in enumerate(sites):
+        at = (site.place, _rule(details, site)) if site.library and site.place != Place() else number
+        together.setdefault(at, []).append(site)
+    return tuple(site_place(details, *members) for members in together.values())
+
+
+def site_place(details: Details, *sites: Site) -> CodePlace:
+    """Return the place of sites, which is that of the first, with their cost per complete step."""
+    first = sites[0]
+    causes = ", ".join(dict.fromkeys(WAITS[site.cause].label for site in sites))
+    return CodePlace(
+        *first.place,
+        _rule(details, first),
+        _subject(sites),
+        f"{causes} ({ops_of(sites)}){within(sites)}: {cost_of_waits(details, sites)}",
+    )
+
+
+def _rule(details: Details, site: Site) -> str | None:
+    return rule_of_wait(details, int(details.syncs.rows[details.syncs.number(site)][0]))
+
+
+def _subject(sites: Sequence[Site]) -> str:
+    """Return what identifies waits besides their place, without numbers, which differ from run to run."""
+    site = sites[0]
+    if len(sites) > 1:
+        return "waits in libraries"
+    library = f" in {site.library.file}:{site.library.function}" if site.library else ""
+    return f"{site.cause} {site.op or site.call}{library}"
+
+
+def finding_places(findings: Iterable[Finding]) -> tuple[CodePlace, ...]:
+    """Return the places of findings, in their order, one for each of their sites."""
+    return tuple(
+        CodePlace(*site.evidence.place, finding.rule.id, finding.rule.title, f"{finding.title}: {site.evidence.text}")
+        for finding in findings
+        for site in finding.sites
+    )
+
+
+def copy_places(
+    details: Details, chosen: Bools, weight: Callable[[Copies], float], steps: int | None
+) -> tuple[CodePlace, ...]:
+    """Return the places of the chosen copies of `Overlap.row`, the largest weight first, then by first copy.
+
+    It groups copies by place, direction, host memory and the reason why they are exposed. Numbers are per step, or of
+    the whole trace if `steps` is None.
+    """
+    overlap, gpu = details.overlap, details.trace.gpu
+    kinds = np.stack((gpu.direction[overlap.row], gpu.host_memory[overlap.row], overlap.reason))
+    per = details.steps.per if steps else "in the whole trace"
+    gathered = [
+        (kind.tolist(), copies)
+        for kind in np.unique(kinds[:, chosen], axis=1).T
+        for copies in copies_by_place(details, chosen & (kind == kinds.T).all(axis=1), steps or 1, per)
+    ]
+    gathered.sort(key=lambda pair: (-weight(pair[1]), pair[1].rows[0]))
+    return tuple(_copy_place(details, copies, *kind) for kind, copies in gathered)
+
+
+def _copy_place(details: Details, copies: Copies, direction: int, memory: int, reason: int) -> CodePlace:
+    kind = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
+    of_memory = f" of {kind[1]} memory" if kind[1] in {"pageable", "pinned"} else ""
+    message = f"{kind[0]} copies{of_memory}: {copies.figures} ({EXPOSURES[kind[2]].label})"
+    rule = rule_of_exposure(details, kind[2], kind[0])
+    return CodePlace(*copies.place, rule, f"{' '.join(kind)} copies", message)

@@ -8,9 +8,8 @@ from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from pinprof.check.baseline import UNKNOWN_BEFORE, BaselineTrace, figure_before, has_wait, tells_waits
-from pinprof.check.figures import Bounded, TraceFigures
+from pinprof.check.figures import Bounded, CodePlace, TraceFigures, finding_places
 from pinprof.check.limits import QUANTITIES, UNIT_MS, WHOLE_SHARE, Limits, Quantity
-from pinprof.check.places import CodePlace, finding_places
 from pinprof.ground.errors import TraceError
 from pinprof.rules.rule import Finding, Severity
 from pinprof.trace.files import rank_in_name

@@ -96,11 +96,8 @@ def whatif(
     Examples:
       pinprof whatif trace.json.gz
       pinprof whatif trace.json.gz --pin --non-blocking
-      pinprof whatif trace.json.gz --pin --machine bench.json
       pinprof whatif trace.json.gz --drop-syncs train.py:42
-      pinprof whatif trace.json.gz --drop-syncs roi_heads.py:fastrcnn_loss
       pinprof whatif trace.json.gz --drop-syncs all --step-ms 12.4
-      pinprof whatif trace.json.gz --overlap-copies --json -
       pinprof whatif trace.json.gz --cuda-graph step --drop-syncs all
       pinprof whatif 'trace.rank*.json.gz' --drop-syncs all
     """  # noqa: D301  click looks for the backspace itself
@@ -201,7 +198,6 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     \b
     Examples:
       pinprof verify before.json.gz after.json.gz
-      pinprof verify before.json.gz after.json.gz --json verified.json
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.prediction.verification import verify as verified
     from pinprof.report.whatif.json import verification_to_json
@@ -242,22 +238,16 @@ def compare(
 ) -> None:
     """Show what changed between the traces BEFORE and AFTER: the step, copies and their overlap, waits, findings.
 
-    A difference counts if it exceeds the noise: the spread over the steps of the recordings. The spread of a step that
-    pinprof run measured without the profiler goes from its 10th to its 90th percentile; that of an estimated step is
-    the range of the estimate. Waits and findings match by cause, file, function and op, because lines move with every
-    edit; one that is in another function of AFTER has moved. pinprof does not compare figures that a trace cannot tell,
-    and says why.
-
-    BEFORE and AFTER are each one trace: a file, a URL or - for standard input, as for pinprof report.
+    BEFORE and AFTER are each one trace: a file, a URL or - for standard input, as for pinprof report. A difference
+    counts if it exceeds the noise: the spread over the steps of the recordings, or the range of an estimated
+    step. Waits and findings match by cause, file, function and op, because lines move with every edit; one that is in
+    another function of AFTER has moved.
 
     \b
     Examples:
       pinprof compare before.json.gz after.json.gz
-      pinprof compare before.json.gz after.json.gz --full
       pinprof compare before.json.gz after.json.gz --html compare.html
       pinprof compare before.json.gz after.json.gz --json | jq .sentence
-      pinprof compare before.json.gz after.json.gz --json --brief
-      ssh host cat after.json.gz | pinprof compare before.json.gz -
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.comparison import compare as compared
 

@@ -61,15 +61,13 @@ def check(
     """Check traces against limits, and fail if a trace breaks one: a gate for CI.
 
     TRACE is a file, a URL, - for standard input, or a folder or quoted pattern, as for pinprof report. Each limit is
-    an option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0). pinprof takes the
-    nearest pyproject.toml with a table [tool.pinprof], from the working folder up to the top of the repository; an
-    option overrides it. With a baseline, the check fails only for what is new or worse: waits at new places, and
-    figures that break their limit and are worse than in the baseline. Without limits it compares every figure.
+    an option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0), which an option
+    overrides. With a baseline, the check fails only for what is new or worse: waits at new places, and figures that
+    break their limit and are worse than in the baseline. Without limits it compares every figure.
 
-    Only what pinprof can judge passes. These are unknown, and the check gives the reason and the way out: a trace that
-    cannot be read or has lost its end, a rank of the job without a trace, and a limit on a figure that the trace does
-    not show. In a folder pinprof judges every .json, .json.gz and .json.zst at the top; if it holds other JSON, give
-    a pattern.
+    Only what pinprof can judge passes: a trace that cannot be read or has lost its end, a rank of the job without a
+    trace, and a limit on a figure that the trace does not show are unknown. In a folder pinprof judges every .json,
+    .json.gz and .json.zst at the top.
 
     Exit status: 0 if all limits are kept; 1 if a limit is certainly broken, whatever else is unknown; 2 if none is
     broken but something is unknown, no limit is set, or the input is unusable.
@@ -77,7 +75,6 @@ def check(
     \b
     Examples:
       pinprof check trace.json.gz --max-hidden-syncs 0 --min-overlap 0.9
-      pinprof check run/ --max-exposed-ms 0.5 --format github
       pinprof check trace.json.gz --max-hidden-syncs 0 --format sarif -o pinprof.sarif
       pinprof report main.json.gz --json baseline.json
       pinprof check branch.json.gz --baseline baseline.json

@@ -148,7 +148,6 @@ def schema(name: str | None) -> None:
     \b
     Examples:
       pinprof schema
-      pinprof schema report
       pinprof schema report > report.schema.json
     """  # noqa: D301  click looks for the backspace itself
     import json

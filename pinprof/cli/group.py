@@ -64,7 +64,8 @@ class Pinprof(click.Group):
         except click.exceptions.Abort as abort:  # click's own, of an interruption before a command runs
             _interrupted(abort.__cause__)
         except click.UsageError as error:
-            fail(f"{error.format_message()}{_correction(error)} ({self._command_path(error, args)} --help explains)")
+            command = error.ctx.command_path if error.ctx else "pinprof"
+            fail(f"{error.format_message()}{_correction(error)} ({command} --help explains)")
         except click.ClickException as error:
             fail(error.format_message())
         except PinprofError as error:
@@ -78,13 +79,6 @@ class Pinprof(click.Group):
         except Exception as error:  # noqa: BLE001  exit status 1 is that of a limit that was not kept
             _unexpected(error)
         sys.exit(status if isinstance(status, int) else 0)
-
-    def _command_path(self, error: click.UsageError, args: Sequence[str] | None) -> str:
-        """Return the command that was used wrongly; click does not name it for an option without its value."""
-        if error.ctx:
-            return error.ctx.command_path
-        words = sys.argv[1:] if args is None else args
-        return " ".join(("pinprof", *(word for word in words[:1] if word in self.commands)))
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the arguments; click prints the help here."""

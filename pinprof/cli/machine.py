@@ -43,10 +43,8 @@ def bench(
     \b
     Examples:
       pinprof bench
-      pinprof bench --quick --only E1,E4
       pinprof bench --json bench.json --html bench.html
       pinprof bench --rates --json rates.json  # for pinprof report --machine rates.json
-      pinprof bench --only copy_overlap --json | jq '.results[0].figures'
       pinprof workload --list                # what the experiments are
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.bench import EXPERIMENTS, experiment_of
@@ -150,7 +148,6 @@ def workload(context: click.Context, *, listed: bool) -> None:
     \b
     Examples:
       pinprof workload --list
-      pinprof workload E1 --floats 10000000
       pinprof workload copy_overlap --record e4.json.gz
       pinprof report e4.side-stream-pinned.json.gz
     """  # noqa: D301  click looks for the backspace itself

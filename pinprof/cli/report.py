@@ -81,30 +81,23 @@ def report(
     """Say why the step of a trace is slow, and what to change.
 
     TRACE is a Kineto (Chrome) trace, .json, .json.gz or .json.zst: a file, a URL (s3://, gs://, https://), - for
-    standard input, or a folder or a quoted pattern. pinprof names and skips the files in a folder that are not traces.
-    The report says in a few lines why the step is slow, where its time goes, and what to change; --full prints the
-    tables, with the 15 largest rows of each; the JSON has all rows. It never shows a time with the profiler's cost as
-    the step's own.
+    standard input, or a folder or a quoted pattern. The report says in a few lines why the step is slow, where its time
+    goes, and what to change; --full prints the tables, with the 15 largest rows of each; the JSON has all rows.
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
-    why. The report on that rank follows. pinprof measures the ranks side by side, in processes of this machine; it
-    names and skips a trace that it cannot read. It distinguishes several runs in a folder by their recording times, and
-    reports on the run with the most ranks; if several have as many, on the last. The page of a job shows all ranks in
-    one figure. Traces that are not of one job have a line each: the step, what limits it, the first change, and what
-    that saves; --full prints their reports one after the other.
+    why. The report on that rank follows. If a folder holds several runs, it reports on the last of those with the most
+    ranks. Traces that are not of one job have a line each: the step, what limits it, the first change, and what that saves;
+    --full prints their reports one after the other. pinprof names and skips files that it cannot read as traces.
 
     \b
     Examples:
       pinprof report trace.json.gz
       pinprof report 's3://bucket/run/*.json.gz'
       ssh host cat trace.json.gz | pinprof report -
-      pinprof report trace.json.gz --full
       pinprof report trace.json.gz --html report.html
       pinprof report trace.json.gz --json | jq '.traces[0].overlap'
-      pinprof report trace.json.gz --json --brief
       pinprof report trace.json.gz --md - | gh pr comment --body-file -
       pinprof report run/ --html job.html --json job.json
-      pinprof report 'run/gpu*.json' --rank-from 'gpu(.*).json'
     """  # noqa: D301  click looks for the backspace itself
     code, again = code_of(quotes=not no_source), _arguments(traces, machine)
     wanted = _Wanted(code=code, machine=machine, again=again, **options)
@@ -300,18 +293,15 @@ def _read_again(path: str, machine: MachineFile | None) -> "Analysis":
 def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
     """Draw the interactive timeline of a trace: host threads above, GPU streams below.
 
-    TRACE is one trace, a file, a URL or - for standard input, as for pinprof report.
-
-    By default the page has all events, up to a million, and names in the bars; keys, search and sums of a selection
-    work as in Perfetto. With --plotly it has a plotly figure of the complete steps: each copy in its overlapped and
-    exposed parts, the waits of the host by cause, and a button for each step. Both are one file that needs no network.
-    If the steps have more than 20,000 bars, the figure has the first steps that fit, and says so.
+    TRACE is one trace, a file, a URL or - for standard input, as for pinprof report. By default the page has all
+    events, up to a million; keys, search and sums of a selection work as in Perfetto. With --plotly it has a plotly
+    figure of the complete steps, the first that fit into 20,000 bars: each copy in its overlapped and exposed parts,
+    the waits of the host by cause, and a button for each step. Both are one file that needs no network.
 
     \b
     Examples:
       pinprof timeline trace.json.gz -o timeline.html
       pinprof timeline trace.json.gz -o timeline.html --plotly
-      pinprof timeline https://host/trace.json.gz -o timeline.html
     """  # noqa: D301  click looks for the backspace itself
     if plotly:
         from pinprof.report.python.figures import timeline_page
@@ -332,8 +322,7 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
 def export(trace: str, output: str, *, force: bool) -> None:
     """Write the trace again with pinprof's own tracks, to look at in Perfetto.
 
-    Open the file at https://ui.perfetto.dev with "Open trace file", or drop it on that page. The page reads it in your
-    browser: nothing is uploaded. The process "pinprof" is at the top:
+    Drop the file on https://ui.perfetto.dev, which uploads nothing. The process "pinprof" is at the top:
 
     \b
       stalls     of each host thread, by cause, with the line and what the host waited for
@@ -346,7 +335,6 @@ def export(trace: str, output: str, *, force: bool) -> None:
     \b
     Examples:
       pinprof export trace.json.gz -o annotated.json.gz
-      ssh host cat trace.json.gz | pinprof export - -o annotated.json.gz
       pinprof export s3://bucket/trace.json.gz -o - | jq '.traceEvents | length'
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.trace.files import readable_twice

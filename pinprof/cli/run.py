@@ -72,15 +72,11 @@ and the fix. The exit status is the script's own. The guard sees only the script
 Examples:
   pinprof run train.py --epochs 1
   pinprof run -m my_package.train --epochs 1
-  pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
   pinprof run --repeat 3 train.py
   pinprof run --every 1000 train.py
   pinprof run --step-marker Trainer.train_step train.py
-  torchrun --nproc-per-node 2 -m pinprof run train.py
   torchrun --nproc-per-node 8 -m pinprof run -o run/ --job-report train.py
-  pinprof run -o run/ main.py --multiprocessing-distributed
   pinprof run -m torch.distributed.run --nproc-per-node 2 train.py
-  pinprof run -m accelerate.commands.launch train.py
   pinprof run --guard train.py --epochs 1
 """
 

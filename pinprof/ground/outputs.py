@@ -21,6 +21,7 @@ STANDARD = "-"
 DESCRIPTOR_PATH = re.compile(r"/proc/\d+(/task/\d+)?/fd|/dev/fd")
 """Folders whose entries are open descriptors: their files are being written to, and must not be replaced."""
 MAX_LINKS_FOLLOWED = 40
+"""Linux follows at most this many links."""
 
 OWN_TRACE, OWN_PAGE = re.compile(rb'\{"pinprof_|.*"pinprof": ?\{"pinprof_version"', re.DOTALL), b"<title>pinprof"
 """What stands near the begin of a trace that pinprof recorded, and of a page that it made."""
@@ -103,7 +104,9 @@ def _check_place(path: str) -> None:
     folder = Path(os.path.realpath(path) if os.path.islink(path) else path).parent  # noqa: PTH114
     if not os.path.isdir(folder.absolute()):  # noqa: PTH112
         is_file = os.path.exists(folder)  # noqa: PTH110
-        raise PinprofError(f"{path}: {f'{folder} is a file' if is_file else f'make the folder {folder} first'}")
+        raise PinprofError(
+            f"{path}: {f'{folder} is a file' if is_file else f'there is no folder {folder}; make it first'}"
+        )
     if os.path.isdir(path):  # noqa: PTH112
         raise PinprofError(f"{path}: is a folder; name a file in it")
     if not os.access(folder, os.W_OK) and not is_stream(Path(path)):
@@ -121,7 +124,10 @@ def write_whole(path: Path, text: str) -> None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Give a stream to a new file that replaces `path` at the end, or to the device or pipe itself. Raises OSError."""
+    """Give a stream to `path`: a new file that replaces it at the end of the block, or the device or pipe itself.
+
+    Raises OSError if that is not possible.
+    """
     if is_stream(path):
         with _stream(path) as file:
             yield file
@@ -138,7 +144,7 @@ def unfinished(path: Path) -> Iterator[Path]:
     if that is not possible, or if `path` is not a regular file.
     """
     target = Path(os.path.realpath(path))
-    before = path.stat() if path.exists() else None
+    before = _status(path)
     if before is not None and (is_stream(path) or not stat.S_ISREG(before.st_mode)):
         raise OSError(errno.EINVAL, "not a regular file")
     with hidden_folder(target.parent) as folder:
@@ -204,6 +210,13 @@ def _descriptor(path: Path) -> Path | None:
             return None
         path = entry.parent / os.readlink(entry)  # noqa: PTH115
     return None
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
 
 
 def _keep(before: os.stat_result, new: Path) -> None:

@@ -1,6 +1,7 @@
 """Copy batches from host memory in every way, from the slowest to the prefetched."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -9,15 +10,24 @@ from pinprof.workloads.model import Step, forever, host_batches, sizes, trainer
 from pinprof.workloads.prefetcher import Prefetcher
 
 
-def copied(device: torch.device, scale: float = 1.0, *, pinned: bool = False, non_blocking: bool = False) -> Step:
+@contextmanager
+def copied(
+    device: torch.device, scale: float = 1.0, *, pinned: bool = False, non_blocking: bool = False
+) -> Iterator[Step]:
     """Copy the batch on the default stream, from pageable or pinned memory, blocking or not."""
     size = sizes(scale)
     training = trainer(device, size)
     batches = forever(host_batches(size, pinned=pinned and device.type == "cuda"))
-    return lambda: training.train(next(batches).to(device, non_blocking=non_blocking))
+
+    def step() -> None:
+        batch = next(batches).to(device, non_blocking=non_blocking)
+        training.train(batch)
+
+    yield step
 
 
-def pin_then_copy(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def pin_then_copy(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Pin every batch in the main thread just before its copy."""
     size = sizes(scale)
     training = trainer(device, size)
@@ -29,16 +39,22 @@ def pin_then_copy(device: torch.device, scale: float = 1.0) -> Step:
             batch = batch.pin_memory()
         training.train(batch.to(device, non_blocking=True))
 
-    return step
+    yield step
 
 
-def prefetch(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def prefetch(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Copy the next batch on a side stream while this one is trained on."""
     size = sizes(scale)
     training = trainer(device, size)
-    on_host = forever(host_batches(size, count=3, pinned=device.type == "cuda"))
-    batches: Iterator[torch.Tensor] = iter(Prefetcher(on_host, device))
-    return lambda: training.train(next(batches))
+    batches: Iterator[torch.Tensor] = iter(
+        Prefetcher(forever(host_batches(size, count=3, pinned=device.type == "cuda")), device)
+    )
+
+    def step() -> None:
+        training.train(next(batches))
+
+    yield step
 
 
 MATRIX_SIDE = 2048
@@ -85,6 +101,7 @@ def copies_at_once(device: torch.device, floats: int) -> dict[str, Step]:
     }
 
 
-def overlap_case(device: torch.device, scale: float = 1.0, *, case: str) -> Step:
+@contextmanager
+def overlap_case(device: torch.device, scale: float = 1.0, *, case: str) -> Iterator[Step]:
     """Copy 20 MiB along with kernels, as in one of these cases."""
-    return copies_at_once(device, max(1, round((5 << 20) * scale)))[case]
+    yield copies_at_once(device, max(1, round((5 << 20) * scale)))[case]

@@ -1,6 +1,7 @@
 """Copy batches of a DataLoader with two workers, which pins them or not."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -23,14 +24,28 @@ class BatchStream(IterableDataset[Tensor]):
         return forever(self._batches)
 
 
-def loaded(device: torch.device, scale: float = 1.0, *, pinned: bool = False) -> Step:
+@contextmanager
+def loaded(device: torch.device, scale: float = 1.0, *, pinned: bool = False) -> Iterator[Step]:
     """Copy the loader's batches with `non_blocking=True`.
 
     With half as many rows as elsewhere, to save shared memory, and a deeper network, so that the loader is never late.
     """
     size = sizes(scale)
     size = replace(size, rows=max(1, size.rows // 2))
-    training, stream = trainer(device, size, hidden=4), BatchStream(host_batches(size))
-    pins = pinned and device.type == "cuda"
-    batches = iter(DataLoader(stream, batch_size=None, num_workers=WORKERS, pin_memory=pins))
-    return lambda: training.train(next(batches).to(device, non_blocking=True))
+    training = trainer(device, size, hidden=4)
+    loader = DataLoader(
+        BatchStream(host_batches(size)),
+        batch_size=None,
+        num_workers=WORKERS,
+        pin_memory=pinned and device.type == "cuda",
+    )
+    running = [iter(loader)]
+
+    def step() -> None:
+        batch = next(running[0]).to(device, non_blocking=True)
+        training.train(batch)
+
+    try:
+        yield step
+    finally:
+        running.clear()  # the workers end with the last reference to their iterator

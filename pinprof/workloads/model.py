@@ -1,6 +1,7 @@
 """The small network that the workloads train, and sizes with which a step takes several milliseconds."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-Step = Callable[[], object]
-"""One training step; what it holds, such as the workers of a loader, ends with it."""
+Step = Callable[[], None]
+"""One training step."""
 
 
 class Build(Protocol):
-    """Prepares a workload."""
+    """Prepares a workload: a context manager that gives its step and releases what it holds at the end."""
 
-    def __call__(self, device: torch.device, scale: float = 1.0) -> Step:
-        """Return its step on `device`, all sizes times `scale`."""
+    def __call__(self, device: torch.device, scale: float = 1.0) -> AbstractContextManager[Step]:
+        """Return the workload on `device`, all sizes times `scale`."""
 
 
 # At scale 1 a batch is 48 MiB of float32: about 1 ms from pinned memory at 55 GB/s, 5 to 6 ms from pageable memory at
@@ -80,10 +81,9 @@ def host_batches(size: ModelSizes, count: int = 2, *, pinned: bool = False) -> l
     return [batch.pin_memory() for batch in batches] if pinned else batches
 
 
-def resident(device: torch.device, scale: float) -> tuple[Trainer, Tensor]:
-    """Return a network, and a batch that is on the device from the start."""
-    size = sizes(scale)
-    return trainer(device, size), torch.randn(size.rows, size.features, device=device)
+def device_batch(size: ModelSizes, device: torch.device) -> Tensor:
+    """Return a batch that is on the device from the start."""
+    return torch.randn(size.rows, size.features, device=device)
 
 
 def forever(batches: list[Tensor]) -> Iterator[Tensor]:

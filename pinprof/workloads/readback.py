@@ -1,24 +1,29 @@
 """Copy results to the host in every step, and wait for them or read them one step later."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import Step, resident
+from pinprof.workloads.model import Step, device_batch, sizes, trainer
 
 
-def readback_blocking(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def readback_blocking(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Copy the network's output to the host in every step and wait for it."""
-    training, batch = resident(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
 
-    def step() -> float:
+    def step() -> None:
         output = training.model(batch)
         training.update(F.cross_entropy(output, training.target))
-        return first_score(output.detach().cpu())
+        first_score(output.detach().cpu())
 
-    return step
+    yield step
 
 
 @final
@@ -46,10 +51,13 @@ class LateReader:
         return self._buffers[1 - slot]
 
 
-def readback_async(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def readback_async(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Copy the network's output on a side stream and read it one step later."""
-    training, batch = resident(device, scale)
-    reader = LateReader(training.model(batch).detach()) if device.type == "cuda" else None
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+    reader = LateReader(torch.empty(size.rows, size.classes, device=device)) if device.type == "cuda" else None
 
     def step() -> None:
         output = training.model(batch)
@@ -58,7 +66,7 @@ def readback_async(device: torch.device, scale: float = 1.0) -> Step:
         if earlier is not None:
             first_score(earlier)
 
-    return step
+    yield step
 
 
 def first_score(output: Tensor) -> float:

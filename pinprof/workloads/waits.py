@@ -1,13 +1,15 @@
 """Steps that make the host wait for the GPU, and two that do not."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import LEARNING_RATE, Step, resident
+from pinprof.workloads.model import LEARNING_RATE, Step, device_batch, sizes, trainer
 
 HOST_WORK_MS = 3.0
 TINY_LAYERS = 50
@@ -15,28 +17,48 @@ TINY_WIDTH = 1024
 WORKSPACE_ROWS = 65_536  # times 4 KiB: 256 MiB at scale 1
 
 
-def clean(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def clean(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Train on data that is on the device already, and wait for nothing."""
-    training, batch = resident(device, scale)
-    return lambda: training.train(batch)
-
-
-def loss_item(device: torch.device, scale: float = 1.0) -> Step:
-    """Read the loss in every step, without other work for the host."""
-    training, batch = resident(device, scale)
-    losses: list[float] = []
-    return lambda: losses.append(training.train(batch).item())
-
-
-def loss_item_host_work(device: torch.device, scale: float = 1.0) -> Step:
-    """Read the loss in every step, then work on the host for 3 ms that could have overlapped the GPU's work."""
-    read_loss = loss_item(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
 
     def step() -> None:
-        read_loss()
+        training.train(batch)
+
+    yield step
+
+
+@contextmanager
+def loss_item(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
+    """Read the loss in every step, without other work for the host."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+    losses: list[float] = []
+
+    def step() -> None:
+        loss = training.train(batch)
+        losses.append(loss.item())
+
+    yield step
+
+
+@contextmanager
+def loss_item_host_work(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
+    """Read the loss in every step, then work on the host for 3 ms that could have overlapped the GPU's work."""
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+    losses: list[float] = []
+
+    def step() -> None:
+        loss = training.train(batch)
+        losses.append(loss.item())
         work_on_host(HOST_WORK_MS * scale)
 
-    return step
+    yield step
 
 
 def work_on_host(milliseconds: float) -> float:
@@ -49,16 +71,27 @@ def work_on_host(milliseconds: float) -> float:
     return total
 
 
-def mask_loss(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def mask_loss(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Take the loss over the labelled rows only, picked by a boolean mask."""
-    training, batch = resident(device, scale)
-    labelled = torch.rand(len(batch), device=device) < 0.5  # noqa: PLR2004  half of them
-    return lambda: training.update(F.cross_entropy(training.model(batch)[labelled], training.target[labelled]))
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
+    labelled = torch.rand(size.rows, device=device) < 0.5  # noqa: PLR2004  half of them
+
+    def step() -> None:
+        output = training.model(batch)
+        training.update(F.cross_entropy(output[labelled], training.target[labelled]))
+
+    yield step
 
 
-def empty_cache(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def empty_cache(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Free all cached device memory in every step, with a large workspace in it."""
-    training, batch = resident(device, scale)
+    size = sizes(scale)
+    training = trainer(device, size)
+    batch = device_batch(size, device)
 
     def step() -> None:
         workspace = torch.empty(round(WORKSPACE_ROWS * scale), 1024, device=device)
@@ -66,13 +99,15 @@ def empty_cache(device: torch.device, scale: float = 1.0) -> Step:
         del workspace
         torch.cuda.empty_cache()
 
-    return step
+    yield step
 
 
-def small_kernels(device: torch.device, scale: float = 1.0) -> Step:
+@contextmanager
+def small_kernels(device: torch.device, scale: float = 1.0) -> Iterator[Step]:
     """Train a chain of tiny layers: the host launches them more slowly than the GPU runs them."""
-    layers = max(2, round(TINY_LAYERS * scale))
-    weights = [torch.randn(TINY_WIDTH, device=device, requires_grad=True) for _ in range(layers)]
+    weights = [
+        torch.randn(TINY_WIDTH, device=device, requires_grad=True) for _ in range(max(2, round(TINY_LAYERS * scale)))
+    ]
     optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE, fused=device.type == "cuda")
     batch = torch.randn(TINY_WIDTH, device=device)
 
@@ -81,7 +116,7 @@ def small_kernels(device: torch.device, scale: float = 1.0) -> Step:
         chain(batch, weights).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
-    return step
+    yield step
 
 
 def chain(batch: Tensor, weights: list[Tensor]) -> Tensor:

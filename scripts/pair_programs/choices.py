@@ -8,8 +8,7 @@ from torch.distributions import Categorical
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from pinprof.workloads.model import resident
-from scripts.pair_programs.parts import Step, mlp, resnet, scaled, sgd, update
+from scripts.pair_programs.parts import Step, mlp, resident, resnet, scaled, sgd, update
 
 
 def nan_check(device: torch.device, fixed: bool, scale: float) -> Step:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import LEARNING_RATE, forever, host_batches, resident, sizes, trainer
+from pinprof.workloads.model import LEARNING_RATE, forever, host_batches, sizes, trainer
 from pinprof.workloads.waits import HOST_WORK_MS, TINY_LAYERS, TINY_WIDTH, chain, work_on_host
 from scripts.pair_programs import parts
 
@@ -37,7 +37,7 @@ class OneStepLate:
 
 def readback_late(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Read the outputs of a step that the GPU bounds, at once or one step later."""
-    training, batch = resident(device, scale)
+    training, batch = parts.resident(device, scale)
     late = OneStepLate(training.model(batch).detach())
     scores = parts.AverageMeter()
 

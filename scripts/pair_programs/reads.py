@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import LEARNING_RATE, resident
+from pinprof.workloads.model import LEARNING_RATE
 from pinprof.workloads.waits import TINY_LAYERS, TINY_WIDTH, chain
 from scripts.pair_programs import parts
 
@@ -220,7 +220,7 @@ def _read_late(train: Callable[[], Tensor], *, fixed: bool) -> parts.Step:
 
 def late_item_gpu_bound(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Read the loss of the step before once this step is queued, where the GPU is always behind."""
-    training, batch = resident(device, scale)
+    training, batch = parts.resident(device, scale)
     return _read_late(lambda: training.train(batch), fixed=fixed)
 
 

@@ -194,8 +194,7 @@ def test_a_program_without_a_race_is_left_alone(program: Program) -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=[workload.name for workload in WORKLOADS])
 def test_the_workloads_have_no_race(workload: Workload) -> None:
-    with Guard("collect") as guard:
-        step = workload.build(torch.device("cuda"), 0.1)
+    with Guard("collect") as guard, workload.build(torch.device("cuda"), 0.1) as step:
         for _ in range(6):
             step()
     assert guard.violations == (), str(guard)

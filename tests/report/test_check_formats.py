@@ -11,9 +11,9 @@ import pytest
 from check_traces import checked, item, plain, with_waits
 from trace_builder import TraceBuilder, without_known_events
 
+from pinprof.check.figures import CodePlace
 from pinprof.check.judge import Checked, LimitStatus, LimitVerdict
 from pinprof.check.limits import Limits
-from pinprof.check.places import CodePlace
 from pinprof.report.check import MAX_LISTED_PLACES, check_to_text, to_github, to_junit, to_sarif, uri_of
 
 # The terminal

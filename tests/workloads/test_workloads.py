@@ -27,10 +27,9 @@ def one_thread() -> Iterator[None]:
 @pytest.mark.slow
 @each_workload
 def test_two_steps_on_the_cpu(known: Workload) -> None:
-    step = known.build(torch.device("cpu"), SMALL)
-    step()
-    step()
-    del step
+    with known.build(torch.device("cpu"), SMALL) as step:
+        step()
+        step()
     assert multiprocessing.active_children() == []
 
 
@@ -38,7 +37,7 @@ def test_two_steps_on_the_cpu(known: Workload) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @each_workload
 def test_two_steps_on_the_gpu(known: Workload) -> None:
-    step = known.build(torch.device("cuda"))
-    step()
-    step()
-    torch.cuda.synchronize()
+    with known.build(torch.device("cuda")) as step:
+        step()
+        step()
+        torch.cuda.synchronize()

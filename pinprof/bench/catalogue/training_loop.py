@@ -11,6 +11,7 @@ from pinprof.bench.results import figures
 
 WRITTEN, KEPT = CASES = figures("E14", "ms", "as written; without .item()")
 PENALTY = 0.001
+"""The factor of the penalty on the weights in the article."""
 
 
 def _training_steps(lab: Lab) -> CaseRuns:
