@@ -71,11 +71,9 @@ def gpu_of_torch() -> str:
     driver = driver_version()
     of_driver = f", driver for CUDA {spelled(driver)}" if driver else ""
     fits = f"torch {torch.__version__} for CUDA {torch.version.cuda}{of_driver}"
-    recorded = (
-        "torch's profiler records kernels"
-        if _records_kernels()
-        else "torch's profiler records no kernels here: CUPTI may lack permission, or another profiler runs"
-    )
+    recorded = "torch's profiler records kernels"
+    if not _records_kernels():
+        recorded = "torch's profiler records no kernels here: CUPTI may lack permission, or another profiler runs"
     return f"{', '.join(dict.fromkeys(names))} ({len(names)}); {fits}; {recorded}"
 
 

@@ -51,21 +51,15 @@ class Allow:
     def covers(self, line: "SourceLine") -> bool:
         """Return whether a pattern matches the function, the file or `FILE:LINE`, with or without folders."""
         names = line.function, f"/{line.file}", f"/{line.file}:{line.line}"
-        return any(
-            fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}")
-            for pattern in self.patterns
-            for name in names
-        )
+        patterns = [each for pattern in self.patterns for each in (pattern, f"*/{pattern}")]
+        return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 class Watched:
     """The waits of one test for the GPU; the value of the fixture `pinprof_no_sync`."""
 
     def __init__(self, item: pytest.Item, noticing: Noticing, allow: Allow) -> None:
-        from pinprof.program.frames import calling_line  # noqa: PLC0415  slow to load, see above
-
         self.allow = allow
-        self._calling_line = calling_line
         self._item = item
         self._noticing = noticing
         self._waits: list[SourceLine] = []
@@ -96,8 +90,10 @@ class Watched:
     def _waited(self) -> None:
         if self._allowing or threading.get_ident() != self._thread:
             return
+        from pinprof.program.frames import calling_line  # noqa: PLC0415  slow to load, see above
+
         caller = sys._getframe(1)  # noqa: SLF001  the only way to a caller without building a whole stack
-        line = self._calling_line(caller, also=str(self._item.path)) or _test_place(self._item)
+        line = calling_line(caller, also=str(self._item.path)) or _test_place(self._item)
         if not self.allow.covers(line):
             self._waits.append(line)
 

@@ -66,6 +66,11 @@ class Score(NamedTuple):
         """What was saved, as a share of the step before; longer counts as nothing."""
         return max(1 - self.after / self.before, 0.0)
 
+    @property
+    def saving_held(self) -> bool:
+        """Whether the range of the saving holds the measured one."""
+        return self.saving[0] <= self.saved <= self.saving[1]
+
     def points(self, saving: float) -> float:
         """Return the error of a saving in ms, in points of the step before; positive where it promises too much."""
         return (saving - (self.before - self.after)) / self.before * 100

@@ -31,7 +31,6 @@ class BaselineTrace(msgspec.Struct):
     rank: int | None
     devices: Sequence[DeviceJson]
     events: documents.Events
-    missing: Sequence[documents.Missing]
     steps: documents.StepsJson
     per_step: documents.PerStep | None
     gpu: Sequence[documents.GpuJson]
@@ -120,10 +119,6 @@ def remarks_on(
 
 
 def _unlike(now: TraceFigures, before: BaselineTrace) -> Iterator[str]:
-    if now.rank is not None and before.rank is not None and now.rank != before.rank:
-        yield f"which is rank {before.rank}, not {now.rank}"
-    if any(entry.check == "truncated" for entry in before.missing):
-        yield "which has lost its end"
     names = frozenset(device.name for device in before.devices if device.name)
     if now.devices and names and now.devices != names:
         yield f"of {' and '.join(sorted(names))}, not {' and '.join(sorted(now.devices))}"

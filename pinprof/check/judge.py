@@ -2,15 +2,15 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from pinprof.check.baseline import UNKNOWN_BEFORE, BaselineTrace, figure_before, has_wait, tells_waits
 from pinprof.check.figures import Bounded, CodePlace, TraceFigures, finding_places
 from pinprof.check.limits import QUANTITIES, UNIT_MS, WHOLE_SHARE, Limits, Quantity
 from pinprof.ground.errors import TraceError
+from pinprof.ground.units import listed
 from pinprof.rules.rule import Finding, Severity
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.lines import Place
@@ -249,8 +249,8 @@ def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -
         present = sum(count >= runs for rank, count in counts.items() if rank is not None and 0 <= rank < size)
         if present < size:
             which = "no trace" if runs == 1 else f"fewer than {runs} traces"
-            listed = _listed((rank for rank in range(size) if counts[rank] < runs), size - present)
-            absent[traces[0].path] = f"{which} of rank {listed} of {size} given; {GIVE_ALL_RANKS}"
+            names = listed([str(rank) for rank in range(size) if counts[rank] < runs], MAX_ABSENT_NAMED)
+            absent[traces[0].path] = f"{which} of rank {names} of {size} given; {GIVE_ALL_RANKS}"
     return absent
 
 
@@ -268,11 +268,6 @@ def _jobs(measured: Sequence[TraceFigures]) -> Mapping[int, Sequence[TraceFigure
 
 def _rank(trace: TraceFigures) -> int | None:
     return rank_in_name(trace.path) if trace.rank is None else trace.rank
-
-
-def _listed(ranks: Iterable[int], count: int) -> str:
-    more = f" and {count - MAX_ABSENT_NAMED} more" if count > MAX_ABSENT_NAMED else ""
-    return ", ".join(map(str, islice(ranks, MAX_ABSENT_NAMED))) + more
 
 
 SEVERITIES_OF_WARNINGS: Final = frozenset[Severity](("high", "medium"))

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 WRONG_USAGE = 2
 """Exit status of a script that refuses its arguments, as argparse does."""
-TRACE_NAMES = (".json", ".json.gz", ".json.zst")
-PYTHONS = ("python", "python3")
 LAUNCHERS = {
     "torchrun": "torchrun ... -m pinprof run {script}",
     "accelerate": "pinprof run -m accelerate.commands.launch {script}",
@@ -53,14 +51,14 @@ def refuse_no_script(script: str, args: tuple[str, ...]) -> None:
     """Refuse what cannot be run before torch is loaded, which takes seconds."""
     if not is_script(script):
         fail(f"{script}: {_not_a_script(script, args)}")
-    if script.endswith(TRACE_NAMES):
+    if script.endswith((".json", ".json.gz", ".json.zst")):
         fail(f"{script}: is not a Python script; to report on a trace: pinprof report {shlex.quote(script)}")
 
 
 def _not_a_script(word: str, args: Sequence[str]) -> str:
     script = next((arg for arg in args if arg.endswith(".py")), None)
     shown = shlex.quote(script) if script else "SCRIPT"
-    if Path(word).name in PYTHONS:
+    if Path(word).name in {"python", "python3"}:
         return f"pinprof starts Python itself: pinprof run {shown}"
     if word in LAUNCHERS:
         return f"is not a Python script; write: {LAUNCHERS[word].format(script=shown)}"
@@ -68,9 +66,7 @@ def _not_a_script(word: str, args: Sequence[str]) -> str:
         return "pinprof runs no program from standard input; write it to a file"
     if Path(word).is_dir():
         return "is a folder without a __main__.py; name the script in it"
-    if Path(word).exists():
-        return "is not a regular file; write the program to one"
-    return "no such script"
+    return "is not a regular file; write the program to one" if Path(word).exists() else "no such script"
 
 
 def advice_on_options(args: tuple[str, ...], script: str, status: int) -> str:

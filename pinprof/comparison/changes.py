@@ -29,8 +29,6 @@ COPY_FIGURES = (
     ("bandwidth_gbps", "gbps"),
 )
 WAIT_FIGURES = (("per_step", "count"), ("stall_ms", "ns"), ("bubble_ms", "ns"))
-CopyKind: TypeAlias = tuple[int, int]
-"""Direction and host memory of copies, as in the tables."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +190,7 @@ def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
         yield CopyChange(DIRECTIONS[kind[0]], HOST_MEMORIES[kind[1]], *figures)
 
 
-def _copy_kinds(side: Side) -> dict[CopyKind, Int64s]:
+def _copy_kinds(side: Side) -> dict[tuple[int, int], Int64s]:
     gpu, rows = side.trace.gpu, side.details.overlap.row
     inside = np.flatnonzero(side.trace.steps.holds(side.trace.links.activity_step[rows]))
     kinds = np.stack((gpu.direction[rows[inside]], gpu.host_memory[rows[inside]]))

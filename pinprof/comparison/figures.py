@@ -15,8 +15,6 @@ from pinprof.measurement.step_values import Floats, running_in_steps, with_work_
 from pinprof.measurement.trust.doubt import FigureKind, given
 from pinprof.trace.tables import KERNEL, Trace
 
-ValueRange: TypeAlias = tuple[float, float]
-
 FigureOutcome: TypeAlias = Literal["better", "worse"]
 
 SMALL_DIFFERENCE = 0.02
@@ -31,7 +29,7 @@ class Value:
     """A figure of one trace; None with the reason if it is unknown."""
 
     value: float | None
-    spread: ValueRange | None = None
+    spread: tuple[float, float] | None = None
     """The range over the complete steps, or the range of a measured or estimated step; None for a single step."""
     reason: str = ""
 

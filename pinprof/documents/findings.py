@@ -24,9 +24,6 @@ class OfCause(Document):
     range_ms: Annotated[RangeMs | None, doc("its 10th and 90th percentile over the worlds of the replay")]
 
 
-DoFirst: TypeAlias = Annotated[Words | None, doc("what to do first: the largest saving, or how to find the cause")]
-
-
 class Cost(OfCause):
     """What a cause costs the step; causes overlap."""
 
@@ -42,7 +39,7 @@ class VerdictJson(OfCause):
     word: Word
     headline: Annotated[Words | None, doc("the verdict; where `cause` is null, between which causes it lies")]
     evidence: Annotated[Sequence[Words], doc("what shows it")]
-    do: DoFirst
+    do: Annotated[Words | None, doc("what to do first: the largest saving, or how to find the cause")]
     finding: Annotated[Count | None, doc("index into `findings` of the finding that `do` is about")]
 
 

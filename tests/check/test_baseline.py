@@ -222,11 +222,6 @@ def test_a_baseline_with_an_impossible_figure_is_refused_by_its_name(
         read_baseline(path)
 
 
-def remarks_of(now: TraceBuilder, before: TraceBuilder, folder: Path, **changes: Any) -> str:
-    baseline = read_baseline(report_of(before, folder, **changes))
-    return "\n".join(remarks_on(baseline, [measured(now, folder)], baseline.traces))
-
-
 def test_a_baseline_of_another_program_machine_or_version_is_remarked_on(tmp_path: Path) -> None:
     busy, other = plain(), plain()
     for start in range(0, 4000, 1000):
@@ -234,15 +229,10 @@ def test_a_baseline_of_another_program_machine_or_version_is_remarked_on(tmp_pat
             busy.kernel(start + 400 + 10 * kernel, 5, launch=start + 300 + 10 * kernel)
     busy.metadata["deviceProperties"] = [{"id": 0, "name": "H100"}]
     other.metadata["deviceProperties"] = [{"id": 0, "name": "A100"}]
-    said = remarks_of(
-        busy,
-        other,
-        tmp_path,
-        missing=[{**dict.fromkeys(("level", "what", "effect", "remedy"), ""), "check": "truncated", "invalidates": []}],
-    )
+    baseline = read_baseline(report_of(other, tmp_path))
+    said = "\n".join(remarks_on(baseline, [measured(busy, tmp_path)], baseline.traces))
     assert "of A100, not H100" in said
     assert "whose steps have 2 kernels, not 5: is it the same program?" in said
-    assert "which has lost its end" in said
     path = report_of(plain(), tmp_path)
     path.write_text(path.read_text().replace('"pinprof_version": "', '"pinprof_version": "9.'))
     baseline = read_baseline(path)

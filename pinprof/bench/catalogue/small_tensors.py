@@ -15,9 +15,6 @@ from pinprof.trace.tables import Trace
 BLOCKING, TOGETHER = CASES = figures("E2", "ms", "blocking; non_blocking, one synchronize")
 
 
-FastAndSlow = tuple[Figure, Figure]
-
-
 def gain(fast: Figure) -> Figure:
     """Return how many times as fast a case is as another that ran in turn with it."""
     return Figure(fast.number, f"times as fast in turn, {fast.name}", "times")
@@ -28,7 +25,7 @@ def faster(fast: Figure) -> Predicate:
     return at_least(gain(fast), 1 + SAME_SHARE, otherwise="unknown")
 
 
-def gains_in_turn(lab: Lab, cases: Sequence[Figure], runs: CaseRuns, *pairs: FastAndSlow) -> Iterator[Measured]:
+def gains_in_turn(lab: Lab, cases: Sequence[Figure], runs: CaseRuns, *pairs: Sequence[Figure]) -> Iterator[Measured]:
     """Yield what cases take in turn, and how many times as fast the first of each pair is as the second."""
     turns = lab.turns(runs)
     yield from of_turns(cases, turns)
