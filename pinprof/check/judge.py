@@ -4,13 +4,13 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from pinprof.check.baseline import UNKNOWN_BEFORE, BaselineTrace, figure_before, has_wait, tells_waits
 from pinprof.check.figures import Bounded, CodePlace, TraceFigures, finding_places
 from pinprof.check.limits import QUANTITIES, UNIT_MS, WHOLE_SHARE, Limits, Quantity
 from pinprof.ground.errors import TraceError
-from pinprof.ground.units import listed
 from pinprof.rules.rule import Finding, Severity
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.lines import Place
@@ -249,7 +249,9 @@ def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -
         present = sum(count >= runs for rank, count in counts.items() if rank is not None and 0 <= rank < size)
         if present < size:
             which = "no trace" if runs == 1 else f"fewer than {runs} traces"
-            names = listed([str(rank) for rank in range(size) if counts[rank] < runs], MAX_ABSENT_NAMED)
+            ranks = islice((rank for rank in range(size) if counts[rank] < runs), MAX_ABSENT_NAMED)
+            more = size - present - MAX_ABSENT_NAMED
+            names = ", ".join(map(str, ranks)) + (f" and {more} more" if more > 0 else "")
             absent[traces[0].path] = f"{which} of rank {names} of {size} given; {GIVE_ALL_RANKS}"
     return absent
 

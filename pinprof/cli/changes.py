@@ -7,26 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli import terminal
-from pinprof.cli.traces import (
-    MachineFile,
-    analysing,
-    expanded,
-    machine_option,
-    one_trace,
-    read,
-    read_all,
-    refuse_two_inputs,
-    say_if_of_other_gpu,
-)
+from pinprof.cli import inputs, terminal
 from pinprof.ground.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from pinprof.details import Details
-    from pinprof.measurement.profile import Profile
     from pinprof.prediction import Prediction, Scenario
     from pinprof.replay import Replay
-    from pinprof.trace import Trace
 
 MIN_OPTION_VALUE, MAX_OPTION_VALUE = 1e-6, 1e9
 """The bounds of a plausible time, rate or speed."""
@@ -57,7 +43,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
     help="Rate of pinned copies [that of --machine, else the best in the trace, else the usual rate of its GPU's "
     "link: 55 on PCIe 5.0 x16, 25 on 4.0, 12 on 3.0].",
 )
-@machine_option
+@inputs.machine_option
 @click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
 @click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
 @click.option("--drop-allocs", is_flag=True, help="The program neither allocates nor frees device and pinned memory.")
@@ -79,7 +65,7 @@ def whatif(
     traces: tuple[str, ...],
     *,
     drop_syncs: tuple[str, ...],
-    machine: MachineFile | None,
+    machine: inputs.MachineFile | None,
     step_ms: float | None,
     json_file: str | None,
     force: bool,
@@ -108,8 +94,8 @@ def whatif(
 
     terminal.check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
     scenario, usual, machine = _scenario(drop_syncs, machine, options)
-    recorded = list(read_all(expanded(traces), lambda trace, _: trace))
-    say_if_of_other_gpu(machine, (trace.info for trace in recorded))
+    recorded = list(inputs.read_all(inputs.expanded(traces), lambda trace, _: trace))
+    inputs.say_if_of_other_gpu(machine, (trace.info for trace in recorded))
     with terminal.progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         replay = replay_of(recorded, step_ms)
         _refuse_unfit(replay)
@@ -126,8 +112,8 @@ def whatif(
 
 
 def _scenario(
-    drop_syncs: tuple[str, ...], machine: MachineFile | None, options: Mapping[str, Any]
-) -> "tuple[Scenario, bool, MachineFile | None]":
+    drop_syncs: tuple[str, ...], machine: inputs.MachineFile | None, options: Mapping[str, Any]
+) -> "tuple[Scenario, bool, inputs.MachineFile | None]":
     """Return the scenario, whether to compare the usual ones instead, and the bench if its rates matter."""
     from msgspec.structs import replace
 
@@ -142,7 +128,7 @@ def _scenario(
     return replace(scenario, machine=machine and machine.pinning.rates), usual, machine
 
 
-def _refuse_rates(machine: MachineFile | None, scenario: "Scenario") -> None:
+def _refuse_rates(machine: inputs.MachineFile | None, scenario: "Scenario") -> None:
     if scenario.pinned_gbps or (machine and not machine.is_default):
         option = "--pinned-gbps" if scenario.pinned_gbps else "--machine"
         terminal.fail(f"{option} is about copies that become pinned; add --pin")
@@ -159,7 +145,7 @@ def _refuse_unfit(replay: "Replay") -> None:
             terminal.fail(f"{rank.trace.path}: has {reason.what}, so pinprof cannot predict a change; {reason.remedy}")
 
 
-def _options(scenario: "Scenario", machine: MachineFile | None) -> str:
+def _options(scenario: "Scenario", machine: inputs.MachineFile | None) -> str:
     words = [f"--drop-syncs {shlex.quote(place)}" for place in scenario.drop_syncs]
     flags = [name for name in scenario.__struct_fields__ if getattr(scenario, name) is True]
     words += [f"--{name.replace('_', '-')}" for name in flags]
@@ -204,25 +190,12 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     from pinprof.report.whatif.text import verified_to_text
 
     terminal.check_outputs((json_file,), force=force, reads=(before, after))
-    refuse_two_inputs((before, after))
-    old, old_profile = _measured(before)
-    new, new_profile = _measured(after)
-    verification = verified(old, old_profile, new, new_profile)
+    inputs.refuse_two_inputs((before, after))
+    old, new = (inputs.read(inputs.one_trace(side), inputs.analysing()) for side in (before, after))
+    verification = verified(old.details, old.profile, new.details, new.profile)
     text = partial(verified_to_text, old.trace, verification)
     terminal.print_result(text, lambda: verification_to_json(verification), json_file)
     terminal.say(f"Next: pinprof whatif {shlex.quote(after)}")
-
-
-def _measured(path: str) -> "tuple[Details, Profile]":
-    from pinprof.details import details_of
-    from pinprof.measurement.measure import profile_of
-    from pinprof.replay import Replay
-
-    def measured(trace: "Trace", _: object) -> "tuple[Details, Profile]":
-        details = details_of(trace)
-        return details, profile_of(details, Replay([details]))
-
-    return read(one_trace(path), measured)
 
 
 @click.command(short_help="Show what changed between two traces.")
@@ -254,8 +227,8 @@ def compare(
     if brief and not json_file:
         terminal.fail("--brief is about the JSON; add --json")
     terminal.check_outputs((json_file, html_file), force=force, reads=(before, after))
-    refuse_two_inputs((before, after))
-    old, new = (read(one_trace(side), analysing()) for side in (before, after))
+    inputs.refuse_two_inputs((before, after))
+    old, new = (inputs.read(inputs.one_trace(side), inputs.analysing()) for side in (before, after))
     comparison = compared(old, new)
     if "-" not in (json_file, html_file):
         from pinprof.report.comparison.text import comparison_to_text, to_brief

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.check.limits import QUANTITIES, Limits, find_config, read_config
+from pinprof.cli.inputs import each_outcome
 from pinprof.cli.terminal import PIPED_COLUMNS, check_outputs, fail, force_option, page_options, say, write
-from pinprof.cli.traces import each_outcome
+from pinprof.ground.errors import TraceError
 
 if TYPE_CHECKING:
     from pinprof.check.baseline import Baseline, BaselineTrace
@@ -83,7 +84,6 @@ def check(
     from pinprof.check.baseline import read_baseline
     from pinprof.check.figures import measure_figures
     from pinprof.check.judge import NOT_JUDGED, NOT_KEPT, judge_all, outcome
-    from pinprof.ground.errors import TraceError
 
     limits, file = _limits(config, options, is_compared=baseline is not None)
     check_outputs((output,), force=force, reads=(*traces, baseline, file))

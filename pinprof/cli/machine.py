@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.cli import terminal
+from pinprof.ground.errors import CaptureError
 from pinprof.ground.packages import PACKAGES
 from pinprof.version import VERSION
 
@@ -226,7 +227,6 @@ def _file(record: str, case: str) -> Path:
 def _record(experiment: "Experiment", case: int, file: Path, *, quick: bool) -> None:
     """Record a case in a new process: a process that has recorded one cannot time the next."""
     from pinprof.bench.runner import OtherProcess, OtherProcessError, recorded_case
-    from pinprof.ground.errors import CaptureError
 
     name = experiment.cases[case].name
     with terminal.progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:

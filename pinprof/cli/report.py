@@ -10,24 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 import click
 
-from pinprof.cli import terminal
-from pinprof.cli.traces import (
-    EDITOR_VARIABLE,
-    FULL_TABLE_ROWS,
-    NO_SOURCE,
-    MachineFile,
-    analysing,
-    code_of,
-    expanded,
-    machine_option,
-    measured_ranks,
-    one_trace,
-    print_report,
-    read,
-    read_all,
-    say_skipped,
-    write_page,
-)
+from pinprof.cli import inputs, terminal
+from pinprof.ground.errors import PinprofError, TraceError
 from pinprof.ground.urls import STANDARD_INPUT, redacted, shown
 
 if TYPE_CHECKING:
@@ -53,20 +37,20 @@ EXPORT_GZIP_LEVEL = 2
     "--html",
     "html_file",
     metavar="FILE",
-    help="Also write a page with charts and an interactive timeline. "
-    f"{EDITOR_VARIABLE} names the editor that opens its places: vscode, cursor, zed, pycharm, ..., or a template.",
+    help=f"Also write a page with charts and an interactive timeline. {inputs.EDITOR_VARIABLE} names the editor that "
+    "its places open in: vscode, cursor, zed, pycharm, ..., or a template.",
 )
 @click.option("--md", "md_file", metavar="FILE", help="Also write verdict and findings as Markdown for a pull request.")
-@NO_SOURCE
+@inputs.NO_SOURCE
 @click.option("--hta", "with_hta", is_flag=True, help="Add the breakdowns of HolisticTraceAnalysis, to the JSON too.")
 @click.option(
     "--full",
     "is_full",
     is_flag=True,
     help="Print the tables: the step, copies, waits, idle time, kernels, ops; at most the "
-    f"{FULL_TABLE_ROWS} largest rows of each.",
+    f"{inputs.FULL_TABLE_ROWS} largest rows of each.",
 )
-@machine_option
+@inputs.machine_option
 @click.option(
     "--rank-from",
     metavar="PATTERN",
@@ -76,7 +60,7 @@ EXPORT_GZIP_LEVEL = 2
 @click.option("--jobs", metavar="N", type=click.IntRange(min=1), help="Processes that measure traces [one per core].")
 @terminal.force_option
 def report(
-    traces: tuple[str, ...], *, no_source: bool, machine: MachineFile | None, force: bool, **options: Any
+    traces: tuple[str, ...], *, no_source: bool, machine: inputs.MachineFile | None, force: bool, **options: Any
 ) -> None:
     """Say why the step of a trace is slow, and what to change.
 
@@ -99,7 +83,7 @@ def report(
       pinprof report trace.json.gz --md - | gh pr comment --body-file -
       pinprof report run/ --html job.html --json job.json
     """  # noqa: D301  click looks for the backspace itself
-    code, again = code_of(quotes=not no_source), _arguments(traces, machine)
+    code, again = inputs.code_of(quotes=not no_source), _arguments(traces, machine)
     wanted = _Wanted(code=code, machine=machine, again=again, **options)
     if wanted.brief and not wanted.json_file:
         terminal.fail("--brief is about the JSON; add --json")
@@ -107,13 +91,13 @@ def report(
         terminal.fail("--brief has no room for HTA's figures; leave out --hta or --brief")
     files = (wanted.json_file, wanted.html_file, wanted.md_file)
     terminal.check_outputs(files, force=force, reads=(*traces, machine and machine.path))
-    arguments = expanded(traces)
+    arguments = inputs.expanded(traces)
     paths = [path for argument in arguments for path in argument.files]
     if len(paths) > 1 and STANDARD_INPUT not in paths:
         _report_several(paths, wanted)
     else:
         hta = hta_of(paths) if wanted.with_hta else {}
-        analyses = list(read_all(arguments, analysing(machine)))
+        analyses = list(inputs.read_all(arguments, inputs.analysing(machine)))
         _report_each(analyses, lambda: analyses, hta, wanted)
         if wanted.rank_from is not None:
             terminal.say("--rank-from: no effect, as a job has several files")
@@ -122,7 +106,7 @@ def report(
         terminal.say(f"Next: pinprof report {wanted.again} --html report.html")
 
 
-def _arguments(traces: Sequence[str], machine: MachineFile | None) -> str:
+def _arguments(traces: Sequence[str], machine: inputs.MachineFile | None) -> str:
     """Return the arguments of `pinprof report` for the same report, without the secrets of URLs."""
     named = shlex.join(traces)
     if len(traces) > 1 and len(named) > LONGEST_TRACE_LIST_CHARS:
@@ -138,7 +122,7 @@ class _Wanted(NamedTuple):
     md_file: str | None
     code: "Code"
     with_hta: bool
-    machine: MachineFile | None
+    machine: inputs.MachineFile | None
     is_full: bool
     brief: bool
     rank_from: str | None
@@ -190,15 +174,14 @@ class _Wanted(NamedTuple):
 
     def print(self, part: "Analysis | RankPart", again: str) -> None:
         """Print the report on one trace; `again` is as for `to_brief`."""
-        print_report(part, self.code, is_full=self.is_full, again=again, has_page=bool(self.html_file))
+        inputs.print_report(part, self.code, is_full=self.is_full, again=again, has_page=bool(self.html_file))
 
 
 def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
-    from pinprof.ground.errors import TraceError
     from pinprof.ranks.runs import checked_pattern, job_of, numbered
 
     checked_pattern(wanted.rank_from)
-    measured, skipped = measured_ranks(files, wanted.jobs, wanted.machine)
+    measured, skipped = inputs.measured_ranks(files, wanted.jobs, wanted.machine)
     try:
         job = job_of(numbered(measured, wanted.rank_from))
     except TraceError as error:
@@ -206,11 +189,11 @@ def _report_several(files: Sequence[str], wanted: _Wanted) -> None:
             raise
         terminal.say(f"Not the ranks of one job: {error}")
     else:
-        say_skipped(skipped)
+        inputs.say_skipped(skipped)
         _report_job(job.parts, job.remarks, wanted)
         return
     if not wanted.has_overview(len(measured)):
-        say_skipped(skipped)
+        inputs.say_skipped(skipped)
     hta = hta_of([part.file for part in measured]) if wanted.with_hta else {}
     _report_each(measured, lambda: [_read_again(part.file, wanted.machine) for part in measured], hta, wanted, skipped)
 
@@ -233,7 +216,7 @@ def _report_each(
             wanted.print(part, wanted.again if len(measured) == 1 else "")
     wanted.write_figures(measured, hta)
     if wanted.html_file:
-        write_page(wanted.html_file, analyses(), wanted.code)
+        inputs.write_page(wanted.html_file, analyses(), wanted.code)
 
 
 def _report_job(parts: "Sequence[RankPart]", remarks: list[str], wanted: _Wanted) -> None:
@@ -263,7 +246,6 @@ def _report_job(parts: "Sequence[RankPart]", remarks: list[str], wanted: _Wanted
 
 def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
     """Return HTA's figures on each file that is a trace; without `ranks` it finds their ranks itself."""
-    from pinprof.ground.errors import TraceError
     from pinprof.hta.breakdowns import breakdown_of
 
     figures = {}
@@ -278,11 +260,11 @@ def hta_of(files: Sequence[str], ranks: Sequence[int] = ()) -> "HtaFigures":
     return figures
 
 
-def _read_again(path: str, machine: MachineFile | None) -> "Analysis":
+def _read_again(path: str, machine: inputs.MachineFile | None) -> "Analysis":
     """Return a trace with its rows, which a page needs and measuring several traces does not keep."""
     from pinprof.analysis import analyse
 
-    return read(path, lambda trace, on_replay: analyse(trace, machine and machine.pinning, on_replay))
+    return inputs.read(path, lambda trace, on_replay: analyse(trace, machine and machine.pinning, on_replay))
 
 
 @click.command(short_help="Draw the interactive timeline of a trace.")
@@ -309,7 +291,7 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
         from pinprof.report.trace.page import timeline_page
 
     terminal.check_outputs((output,), force=force, reads=(trace,))
-    analysis = read(one_trace(trace), analysing())
+    analysis = inputs.read(inputs.one_trace(trace), inputs.analysing())
     with terminal.progress("drawing the timeline"):
         page = timeline_page(analysis)
     terminal.write(output, page)
@@ -342,7 +324,7 @@ def export(trace: str, output: str, *, force: bool) -> None:
     terminal.check_outputs((output,), force=force, reads=(trace,))
     if output.lower().endswith(".zst"):
         terminal.fail(f"{output}: Perfetto cannot open zstd; name it .json.gz or .json")
-    path = one_trace(trace)
+    path = inputs.one_trace(trace)
     with readable_twice(path) as file:
         _export(file, shown(path), output)
     if output != "-":
@@ -352,7 +334,6 @@ def export(trace: str, output: str, *, force: bool) -> None:
 
 def _export(file: str, name: str, output: str) -> None:
     from pinprof.analysis import analyse
-    from pinprof.ground.errors import TraceError
     from pinprof.report.perfetto import SLICE_CATEGORY, events, notes
     from pinprof.report.words import capitalized
     from pinprof.trace import read_trace
@@ -383,7 +364,6 @@ def _write_text(text: Iterable[bytes], output: str) -> None:
     """Write a text whole or not at all, packed if the name says so; to standard output as it is."""
     from isal import igzip
 
-    from pinprof.ground.errors import PinprofError
     from pinprof.ground.outputs import opened
 
     if output == "-":

@@ -10,6 +10,7 @@ import msgspec
 
 from pinprof.capture.options import RecordingOptions, on_command_line
 from pinprof.capture.steps.sources import AUTO, SOURCES_BY_OPTION, STEP_CALLS
+from pinprof.cli.inputs import NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.run_report import give_up, report_outcome, say_verdict
 from pinprof.cli.script import (
     BeforeScript,
@@ -23,7 +24,6 @@ from pinprof.cli.script import (
     refuse_no_script,
 )
 from pinprof.cli.terminal import check_outputs, fail, force_option, say, step_counter, users_program
-from pinprof.cli.traces import NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.ground.errors import CaptureError, TooFewSteps
 from pinprof.ground.host_time import HOST_TIME
 from pinprof.ground.units import counted

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from pinprof.cli.inputs import MachineFile, analysing, print_report, read, write_page
 from pinprof.cli.report import report
 from pinprof.cli.script import Outputs
 from pinprof.cli.terminal import progress, say, say_written
-from pinprof.cli.traces import MachineFile, analysing, print_report, read, write_page
 from pinprof.ground.host_time import HOST_TIME
 from pinprof.ground.outputs import shortest
 from pinprof.ground.units import counted

@@ -15,7 +15,7 @@ def config(folder: Path, text: str) -> Path:
 
 
 def test_limits_are_read_with_dashes_or_underscores(tmp_path: Path) -> None:
-    path = config(tmp_path, "[tool.pinprof.check]\nmax-hidden-syncs = 0\nmin_overlap = 0.9")
+    path = config(tmp_path, "\ufeff[tool.pinprof.check]\r\nmax-hidden-syncs = 0\r\nmin_overlap = 0.9")
     assert read_config(path) == Limits(max_hidden_syncs=0, min_overlap=0.9)
 
 

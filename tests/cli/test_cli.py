@@ -109,8 +109,6 @@ def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, mon
         ("report trace --json out --html out", "names two outputs"),
         ("report trace --json - --html -", "names two outputs"),
         ("report trace --json EMPTY", "an output has no name"),  # as a shell gives it whose variable is not set
-        ("report trace --html EMPTY", "an output has no name"),
-        ("export trace -o EMPTY", "an output has no name"),
         ("whatif trace --json EMPTY", "an output has no name"),
         ("report missing", "missing"),
         ("report empty", "empty"),

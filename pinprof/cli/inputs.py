@@ -10,12 +10,12 @@ import click
 from click.core import ParameterSource
 
 from pinprof.cli.terminal import fail, progress, say, show_text, write
+from pinprof.ground.errors import TraceError
 from pinprof.ground.host_time import HOST_TIME
 from pinprof.ground.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
-    from pinprof.ground.errors import TraceError
     from pinprof.prediction.pinning import Pinning
     from pinprof.ranks.rank import RankPart
     from pinprof.report.source import Code
@@ -130,8 +130,6 @@ def expanded(arguments: Sequence[str]) -> list[Argument]:
 
 def read_all(arguments: Sequence[Argument], analyze: "Analyzer[Result]") -> Iterator[Result]:
     """Yield what `analyze` returns of each trace; name and skip files of a folder or a pattern that are not traces."""
-    from pinprof.ground.errors import TraceError
-
     for argument in arguments:
         usable = 0
         for _, outcome in _outcomes(argument, analyze):
@@ -148,7 +146,6 @@ def read_all(arguments: Sequence[Argument], analyze: "Analyzer[Result]") -> Iter
 
 def each_outcome(arguments: Sequence[str], analyze: "Analyzer[Result]") -> "Iterator[tuple[str, Result | TraceError]]":
     """Yield the name of each trace with what `analyze` returns of it, or with the reason why it cannot be read."""
-    from pinprof.ground.errors import TraceError
     from pinprof.trace.files import trace_files
 
     refuse_two_inputs(arguments)
@@ -162,8 +159,6 @@ def each_outcome(arguments: Sequence[str], analyze: "Analyzer[Result]") -> "Iter
 
 
 def _outcomes(argument: Argument, analyze: "Analyzer[Result]") -> "Iterator[tuple[str, Result | TraceError]]":
-    from pinprof.ground.errors import TraceError
-
     for number, path in enumerate(argument.files, start=1):
         outcome: Result | TraceError
         try:
@@ -183,7 +178,6 @@ def measured_ranks(
     paths: Sequence[str], jobs: int | None, machine: MachineFile | None
 ) -> "tuple[list[RankPart], dict[str, str]]":
     """Return what `jobs` processes measure of the traces, and why other files are none. Raises TraceError."""
-    from pinprof.ground.errors import TraceError
     from pinprof.trace_pool import measure_all
 
     with progress(f"measuring {len(paths)} traces") as update:
