@@ -217,7 +217,7 @@ def judge_all(
     *,
     some_ranks: bool = False,
 ) -> list[Checked]:
-    """Return the check of each trace, of which `outcomes` has the figures or why it is unreadable."""
+    """Return the check of each trace; `outcomes` has its figures, or why it cannot be read."""
     measured = [figures for _, figures in outcomes if isinstance(figures, TraceFigures)]
     unread = [path for path, figures in outcomes if not isinstance(figures, TraceFigures)]
     absent = {} if some_ranks else absent_ranks(measured, unread)

@@ -70,8 +70,8 @@ def report(
 
     If several traces are the ranks of one job, pinprof compares them: which rank holds up the others, by how much, and
     why. The report on that rank follows. If a folder holds several runs, it reports on the last of those with the most
-    ranks. Traces that are not of one job have a line each: the step, what limits it, the first change, and what that saves;
-    --full prints their reports one after the other. pinprof names and skips files that it cannot read as traces.
+    ranks. Traces that are not of one job have a line each: the step, what limits it, the first change, and what that
+    saves; --full prints their reports one after the other. pinprof names and skips files that it cannot read.
 
     \b
     Examples:

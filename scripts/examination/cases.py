@@ -62,8 +62,9 @@ CHANGED = (Edit("case.py", "for _ in islice(program(", "False", "True"),)
 
 def _rebuilt(name: str, thread: str, cause: str, rules: str, brought: str, *, negative: bool = False) -> Case:
     """Return a case of scripts/cases/rebuilt.py; `rules` has blanks between."""
-    of_case = (name, thread, "", "", REBUILT, (name,), cause, tuple(rules.split()), brought)
-    return Case(*of_case, edits=CHANGED, cut="written again, with made-up data", negative=negative)
+    of_case = (name, thread, REBUILT, (name,), cause, tuple(rules.split()), brought)
+    cut = "written again, with made-up data"
+    return Case(*of_case, repository="", edits=CHANGED, cut=cut, negative=negative)
 
 
 GPT2_EAGER = ("--compile=False", "--eval_interval=100000", "--eval_iters=2")
