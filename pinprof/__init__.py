@@ -45,15 +45,7 @@ if TYPE_CHECKING:
     from pinprof.capture.window.recording import profile
     from pinprof.measurement.measure import measure
     from pinprof.measurement.profile import Profile
-    from pinprof.notebook import (
-        ComparisonReport,
-        JobReport,
-        Report,
-        compare,
-        load,
-        profile_step,
-        timeline,
-    )
+    from pinprof.notebook import ComparisonReport, JobReport, Report, compare, load, profile_step, timeline
     from pinprof.prediction import Scenario, predict
     from pinprof.races.guard import Guard, UnsafeCopyWarning, guard
     from pinprof.rules.rule import Finding
@@ -94,10 +86,7 @@ _NAMES_IN = {
     "pinprof.capture.window.recording": ("profile",),
     "pinprof.measurement.measure": ("measure",),
     "pinprof.measurement.profile": ("Profile",),
-    "pinprof.notebook": (
-        *("ComparisonReport", "JobReport", "Report"),
-        *("compare", "load", "profile_step", "timeline"),
-    ),
+    "pinprof.notebook": ("ComparisonReport", "JobReport", "Report", "compare", "load", "profile_step", "timeline"),
     "pinprof.prediction": ("Scenario", "predict"),
     "pinprof.races.guard": ("Guard", "UnsafeCopyWarning", "guard"),
     "pinprof.rules.rule": ("Finding",),
@@ -109,23 +98,10 @@ _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in na
 measuring a trace need none of them; the plugin, which pytest loads in every run, does not even need numpy."""
 
 
-_COMMANDS = {
-    "check": "pinprof.load(path) has the figures",
-    "explain": "pinprof.load(path).findings has the texts of its rules",
-    "report": "call pinprof.load(path)",
-    "run": "call pinprof.profile(path) or pinprof.profile_step(function)",
-    "verify": "call pinprof.compare(before, after)",
-    "whatif": "call pinprof.load(path).whatif(drop_syncs='all')",
-}
-"""What to call in place of commands that are not functions."""
-
-
 def __getattr__(name: str) -> Any:
     """Import one of the names in `_MODULE_OF`, or the module `hta`."""
     if name == "hta":
         return import_module("pinprof.hta")
-    if name in _COMMANDS:
-        raise AttributeError(f"`pinprof {name}` is a command, for a terminal; in Python {_COMMANDS[name]}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(import_module(_MODULE_OF[name]), name)

@@ -14,7 +14,6 @@ from msgspec import Meta, Struct
 from pinprof.ground.units import ms
 
 PLACE_FIELDS = ("file", "line", "function")
-"""The fields of a place in the code."""
 NOT_IN_OLDER = Meta(extra_json_schema={"default": None})
 """For a field that documents of older versions lack: it may be UNSET when it is read, and is always written."""
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -137,7 +136,6 @@ def filled(document: type[Filled], *sources: object, **fields: Any) -> Filled:
 
 @cache
 def _documents_in(document: type[Struct]) -> dict[str, type[Document]]:
-    """Return the kind of document that each field holds, by itself or in a sequence."""
     kinds = ((field.name, _document_in(field.type)) for field in msgspec.structs.fields(document))
     return {name: kind for name, kind in kinds if kind}
 

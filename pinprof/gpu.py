@@ -69,14 +69,11 @@ def gpu_of_torch() -> str:
 
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     driver = driver_version()
-    fits = f"torch {torch.__version__} for CUDA {torch.version.cuda}" + (
-        f", driver for CUDA {spelled(driver)}" if driver else ""
-    )
-    recorded = (
-        "torch's profiler records kernels"
-        if _records_kernels()
-        else "torch's profiler records no kernels here: CUPTI may lack permission, or another profiler runs"
-    )
+    of_driver = f", driver for CUDA {spelled(driver)}" if driver else ""
+    fits = f"torch {torch.__version__} for CUDA {torch.version.cuda}{of_driver}"
+    recorded = "torch's profiler records kernels"
+    if not _records_kernels():
+        recorded = "torch's profiler records no kernels here: CUPTI may lack permission, or another profiler runs"
     return f"{', '.join(dict.fromkeys(names))} ({len(names)}); {fits}; {recorded}"
 
 
@@ -98,12 +95,8 @@ def link_and_driver() -> tuple[str | None, int | None, int | None]:
 
     identity = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
     chosen = [f"--id=GPU-{identity}"] if identity else []  # an index would be wrong where some are hidden
-    command = [
-        shutil.which("nvidia-smi") or "",
-        *chosen,
-        f"--query-gpu={','.join(SMI_FIELDS)}",
-        "--format=csv,noheader",
-    ]
+    fields = f"--query-gpu={','.join(SMI_FIELDS)}"
+    command = [shutil.which("nvidia-smi") or "", *chosen, fields, "--format=csv,noheader"]
     try:
         return parsed_link(subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout)  # noqa: S603
     except (OSError, subprocess.SubprocessError):

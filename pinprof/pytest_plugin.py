@@ -30,7 +30,6 @@ FIXTURE = "pinprof_no_sync"
 GUARD_FIXTURE = "pinprof_guard"
 
 MAX_FRAMES_WITHIN_LINE = 5
-"""How many library frames a failure shows between the user's line and the wait."""
 
 Noticing = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """Calls a function right after each wait in a block, on the thread that waited."""
@@ -52,21 +51,15 @@ class Allow:
     def covers(self, line: "SourceLine") -> bool:
         """Return whether a pattern matches the function, the file or `FILE:LINE`, with or without folders."""
         names = line.function, f"/{line.file}", f"/{line.file}:{line.line}"
-        return any(
-            fnmatchcase(name, pattern) or fnmatchcase(name, f"*/{pattern}")
-            for pattern in self.patterns
-            for name in names
-        )
+        patterns = [each for pattern in self.patterns for each in (pattern, f"*/{pattern}")]
+        return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 class Watched:
     """The waits of one test for the GPU; the value of the fixture `pinprof_no_sync`."""
 
     def __init__(self, item: pytest.Item, noticing: Noticing, allow: Allow) -> None:
-        from pinprof.program.frames import calling_line  # noqa: PLC0415  slow to load, see above
-
         self.allow = allow
-        self._calling_line = calling_line
         self._item = item
         self._noticing = noticing
         self._waits: list[SourceLine] = []
@@ -97,8 +90,10 @@ class Watched:
     def _waited(self) -> None:
         if self._allowing or threading.get_ident() != self._thread:
             return
+        from pinprof.program.frames import calling_line  # noqa: PLC0415  slow to load, see above
+
         caller = sys._getframe(1)  # noqa: SLF001  the only way to a caller without building a whole stack
-        line = self._calling_line(caller, also=str(self._item.path)) or _test_place(self._item)
+        line = calling_line(caller, also=str(self._item.path)) or _test_place(self._item)
         if not self.allow.covers(line):
             self._waits.append(line)
 
@@ -154,7 +149,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _allow(marker: pytest.Mark) -> Allow:
-    """Return what a marker allows. Raises ValueError if its arguments are invalid."""
     if marker.args or set(marker.kwargs) - {"allow"}:
         raise ValueError("it takes only allow=")
     value = marker.kwargs.get("allow", 0)
@@ -167,7 +161,6 @@ def _allow(marker: pytest.Mark) -> Allow:
 
 
 def _noticing_of_torch() -> Noticing | None:
-    """Return the detection of waits by torch; None without a GPU."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns of an old driver, and -W error would raise that
         from pinprof.program.machine import has_gpu  # noqa: PLC0415  loads torch
@@ -202,13 +195,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _add_sections(item: pytest.Item) -> None:
-    """Add the waits and unsafe copies to the report of a test that failed for another reason."""
     for name, text in _texts(item):
         item.add_report_section("call", name, text)
 
 
 def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
-    """Yield the reasons why a test fails: the name of the check, and its text."""
     watch, guard = item.stash.get(TEST_WATCH, None), item.stash.get(TEST_GUARD, None)
     if watch and len(watch.waits) > watch.allow.times:
         yield MARKER, _waits_text(watch, item.config)
@@ -217,7 +208,6 @@ def _texts(item: pytest.Item) -> Iterator[tuple[str, str]]:
 
 
 def _waits_text(watch: Watched, config: pytest.Config) -> str:
-    """Return how often and where the test waited, one paragraph per place."""
     places = Counter((line.file, line.line, line.function, _library_frames(line)) for line in watch.waits)
     parts = [f"the host waited for the GPU {_how_often(places.total())}; allowed: {watch.allow.times or 'never'}"]
     for (file, number, function, library_frames), times in places.items():
@@ -226,9 +216,8 @@ def _waits_text(watch: Watched, config: pytest.Config) -> str:
             rows.append(f"    {source}")
         rows += [f"      {frame}" for frame in library_frames]
         parts.append("\n".join(rows))
-    parts.append(
-        f"If a wait is meant: @pytest.mark.{MARKER}(allow=...), or `with {FIXTURE}.allowed():` around it in the test."
-    )
+    way = f"@pytest.mark.{MARKER}(allow=...), or `with {FIXTURE}.allowed():` around it in the test"
+    parts.append(f"If a wait is meant: {way}.")
     return "\n\n".join(parts)
 
 

@@ -15,9 +15,6 @@ from pinprof.trace import read_trace
 URL_OF_THIS_PROCESS = "memory://"
 """The start of URLs of files that other processes cannot read."""
 
-FileOutcome = tuple[str, RankPart | PinprofError]
-"""A file, with what was measured of it or the reason why that failed."""
-
 
 def measure_all(
     paths: Sequence[str],
@@ -40,7 +37,7 @@ def measure_all(
 
 def measure_files(
     paths: Sequence[str], workers: int | None = None, machine: Pinning | None = None
-) -> Generator[FileOutcome, None, None]:
+) -> Generator[tuple[str, RankPart | PinprofError], None, None]:
     """Yield each file with what was measured of it, as soon as that is done.
 
     Each process reads its files itself, one after the other, and returns a `RankPart` of some ten kB. `workers` is the

@@ -15,17 +15,8 @@ from typing import NamedTuple
 from pinprof.bench import verdicts
 from pinprof.bench.results import Bench, Measured, from_json, shown, spread
 from pinprof.ground.units import percent, size
+from pinprof.report.bench import view
 from pinprof.report.bench.page import to_html
-from pinprof.report.bench.view import (
-    OUTCOME_WORDS,
-    by_text,
-    claimed_by,
-    experiments_run,
-    figure_rows,
-    machine_line,
-    reason_of,
-    tables_by_size,
-)
 from pinprof.report.words import NOTHING
 
 MEASURED = ("ms", "GB/s")
@@ -109,28 +100,28 @@ def write_page(source: str, page: str) -> None:
 
 
 def _markdown(bench: Bench) -> Iterator[str]:
-    yield f"{machine_line(bench)}\n"
+    yield f"{view.machine_line(bench)}\n"
     yield from _table(("", "claim", "by", "published", "measured", "here", "why"), _claims(bench))
     figures = [
         (experiment.number, *row)
-        for experiment, result in experiments_run(bench)
-        for row in figure_rows(experiment, result)
+        for experiment, result in view.experiments_run(bench)
+        for row in view.figure_rows(experiment, result)
         if row[-1] != NOTHING
     ]
     yield ""
     yield from _table(("", "figure", "measured", "spread", "published"), figures)
-    for experiment, result in experiments_run(bench):
-        for grid in tables_by_size(result):
+    for experiment, result in view.experiments_run(bench):
+        for grid in view.tables_by_size(result):
             yield f"\n{experiment.number} {experiment.name}"
             yield ""
             yield from _table([column.title for column in grid.columns], [list(map(str, row)) for row in grid.rows])
 
 
 def _claims(bench: Bench) -> Iterator[Sequence[str]]:
-    for verdict in by_text(verdicts(bench)):
+    for verdict in view.by_text(verdicts(bench)):
         figures = (verdict.published or NOTHING, verdict.measured or NOTHING)
-        outcome = OUTCOME_WORDS[verdict.outcome]
-        yield verdict.number, verdict.claim, claimed_by(verdict), *figures, outcome, reason_of(verdict)
+        outcome = view.OUTCOME_WORDS[verdict.outcome]
+        yield verdict.number, verdict.claim, view.claimed_by(verdict), *figures, outcome, view.reason_of(verdict)
 
 
 def _table(columns: Sequence[str], lines: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> Iterator[str]:

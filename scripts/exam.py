@@ -27,13 +27,9 @@ First each program runs once in torch's sync debug mode, several side by side: n
 in turns alone, with a clock at the ends of its steps (the truth), and under `pinprof run`, as users call it: truth,
 pinprof, truth, pinprof, truth. With --repeat 3 pinprof runs as `pinprof run --repeat 3`, whose range should hold the
 truths. OUT/exam.jsonl gets a line for each program once it is examined; a second call goes on with the others.
-
-A script that is not listed is given as --script "folder/train.py --epochs 9", where folder lies in FOLDER. Each step of
-its optimizer is one step.
 """
 
 import json
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -49,7 +45,7 @@ import torch
 from pinprof.ground.outputs import write_whole
 from scripts.examination.made_up import make
 from scripts.examination.processes import Ended, Hook, Noted, Place, reported, run, run_hooked
-from scripts.examination.program import PlaceError, Program
+from scripts.examination.program import PlaceError
 from scripts.examination.programs import NAMED_PROGRAMS, PROGRAMS
 from scripts.examination.verdict import table, truth_of_run, verdict
 from scripts.recordings import machine_of
@@ -75,30 +71,19 @@ LOCKS: dict[tuple[Path, str], Lock] = {}
 @click.option(
     "--only", multiple=True, type=click.Choice(list(NAMED_PROGRAMS)), help="Take this alone; may be repeated."
 )
-@click.option("--script", "scripts", multiple=True, metavar="COMMAND", help="Take a script that is not listed.")
 @click.option("--gpus", default=1, show_default=True, help="Take the programs for this number of GPUs.")
 @click.option("--repeat", default=1, show_default=True, help="Processes of each `pinprof run`.")
 @click.option("--turns", default=2, show_default=True, help="How often each program runs under pinprof.")
 @click.option("--patience", default=110.0, show_default=True, help="Seconds until a process under pinprof is ended.")
 @click.option("--jobs", default=6, show_default=True, help="Programs side by side where nothing is timed.")
 @click.option("--seconds", default=3600.0, show_default=True, help="End within this time.")
-def main(
-    out: Path, folder: Path, *, only: tuple[str, ...], scripts: tuple[str, ...], gpus: int, **options: Any
-) -> None:
+def main(out: Path, folder: Path, *, only: tuple[str, ...], gpus: int, **options: Any) -> None:
     """Examine pinprof; what is noted of each program goes to OUT/exam.jsonl at once, and the table to OUT/exam.md."""
     out.mkdir(parents=True, exist_ok=True)
     exam = Exam(out.resolve(), options)
-    chosen = [*(NAMED_PROGRAMS[name] for name in only), *map(of_command, scripts)]
-    chosen = chosen or [entry for entry in PROGRAMS if entry.gpus == gpus]
+    chosen = [NAMED_PROGRAMS[name] for name in only] or [entry for entry in PROGRAMS if entry.gpus == gpus]
     exam.hold([Place(entry, (folder / entry.repository).resolve()) for entry in chosen])
     print(table(exam.examined))
-
-
-def of_command(command: str) -> Program:
-    """Return the program of a command that begins with the path of a script."""
-    words = tuple(shlex.split(command))
-    path = Path(words[0])
-    return Program(path.stem, str(path.parent), (path.name, *words[1:]))
 
 
 class Exam:

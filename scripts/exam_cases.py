@@ -61,10 +61,10 @@ def make(folder: Path, clones: Path, *, changed: bool, only: Sequence[str]) -> N
     for case in _chosen(only):
         program_folder = folder / case.name
         program_folder.mkdir(parents=True, exist_ok=True)
-        clone = clones / case.repository.replace("/", "+") / "repo"
+        clone = clones / case.clone.replace("/", "+") / "repo"
         _git(program_folder, "init", "--quiet")
         (program_folder / ".gitignore").write_text("__pycache__/\nout/\ndata/\nlog/\n*.pickle\n*.h5\n")
-        _write(case, clone, case.before, program_folder)
+        _write(case, clone, case.commit_before, program_folder)
         _commit(program_folder, BEFORE)
         if changed:
             if case.after:
@@ -220,7 +220,7 @@ def _in_time(folder: Path, out: Path, only: Sequence[str], seconds: float) -> It
 
 def _write(case: Case, clone: Path, commit: str, folder: Path) -> None:
     """Write the program of a commit, let it run with the libraries of today, and put its harness there."""
-    if case.repository:
+    if case.clone:
         names = _git(clone, "ls-tree", "-r", "--name-only", commit).splitlines()
         files = [name for name in names if name.endswith(case.files)]
         archive = subprocess.run(["git", "archive", commit, *files], cwd=clone, capture_output=True, check=True)  # noqa: S607

@@ -21,17 +21,7 @@ import numpy as np
 
 from pinprof.details import details_of
 from pinprof.ground.outputs import write_whole
-from pinprof.replay import Replay
-from pinprof.replay.calibration import (
-    COST_BOUNDS,
-    HOST_SHARE,
-    Way,
-    cost_of,
-    host_ns_per_event,
-    likely_ns,
-    recording_mode,
-    unsure_of,
-)
+from pinprof.replay import Replay, calibration
 from pinprof.replay.machine import pace
 from pinprof.replay.program import Program
 from pinprof.replay.settings import SHORT_OF_TRUTH
@@ -54,7 +44,7 @@ class Row:
 
     program: str
     machine: str
-    way: Way
+    way: calibration.Way
     step: float
     """Measured without a profiler: the median of windows."""
     scatter: float
@@ -133,12 +123,12 @@ def rows_of(folder: Path, machine: str) -> Iterator[Row]:
         yield Row(
             name,
             machine,
-            recording_mode([rank.trace]),
+            calibration.recording_mode([rank.trace]),
             round(step, 4),
             round((max(windows) - min(windows)) / step, 4) if windows else 0.0,
             round((rank.steps.traced_ns or 0.0) / MS, 4),
             round((rank.steps.busy_ns or 0.0) / MS, 4),
-            round(host_ns_per_event(program), 1),
+            round(calibration.host_ns_per_event(program), 1),
             round(program.launch_ns, 1),
             round(program.launch_spread, 4),
             steps,
@@ -150,7 +140,7 @@ def rows_of(folder: Path, machine: str) -> Iterator[Row]:
 
 def replayed(program: Program, steps: int, input_speed: float) -> tuple[float, ...]:
     """Return the step in ms at each of `COSTS_NS`."""
-    costs = [replace(cost_of(cost), input_speed=input_speed) for cost in COSTS_NS]
+    costs = [replace(calibration.cost_of(cost), input_speed=input_speed) for cost in COSTS_NS]
     return tuple(round(pace([program], steps, cost).step_ns / MS, 4) for cost in costs)
 
 
@@ -187,14 +177,14 @@ def judge() -> None:
     print("|---|---|---|---|---|---|---|")
     for label, key in (("a program", lambda row: row.program), ("a machine", lambda row: row.machine)):
         table(label, list(left_out(rows, key)))
-    table("nothing, as built in", [(row, HOST_SHARE[row.way]) for row in rows])
-    for way in HOST_SHARE:
-        table(f"nothing, {way}", [(row, HOST_SHARE[row.way]) for row in rows if row.way == way])
+    table("nothing, as built in", [(row, calibration.HOST_SHARE[row.way]) for row in rows])
+    for way in calibration.HOST_SHARE:
+        table(f"nothing, {way}", [(row, calibration.HOST_SHARE[row.way]) for row in rows if row.way == way])
         shares = [row.share for row in rows if row.way == way]
         print(f"{way}: share {statistics.median(shares):.3f}", end="; ")
         print(", ".join(f"{value:.2f}" for value in np.percentile(shares, [5, 25, 50, 75, 95])))
     for machine in sorted(machines):
-        table(f"nothing, {machine}", [(row, HOST_SHARE[row.way]) for row in rows if row.machine == machine])
+        table(f"nothing, {machine}", [(row, calibration.HOST_SHARE[row.way]) for row in rows if row.machine == machine])
 
 
 def left_out(rows: Sequence[Row], key: Callable[[Row], str]) -> Iterator[tuple[Row, float]]:
@@ -223,9 +213,9 @@ def table(label: str, judged: Sequence[tuple[Row, float]]) -> None:
 
 def estimate(row: Row, share: float) -> tuple[float, float, float]:
     """Return the step that is estimated at a share, and its range."""
-    low, high = COST_BOUNDS
-    cost = likely_ns(share, row.host_ns, row.launch_ns, row.launch_spread)
-    noise = unsure_of(row.launch_ns, row.error, row.traced / row.at(cost) - 1)
+    low, high = calibration.COST_BOUNDS
+    cost = calibration.likely_ns(share, row.host_ns, row.launch_ns, row.launch_spread)
+    noise = calibration.unsure_of(row.launch_ns, row.error, row.traced / row.at(cost) - 1)
     least, most = row.at(cost * high, fed=False) * (1 - noise), row.at(cost * low) * (1 + noise)
     longest = row.traced * (1 + SHORT_OF_TRUTH)
     return row.at(cost), max(least, row.busy), longest if row.by_workers else min(most, longest)

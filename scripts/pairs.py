@@ -9,11 +9,11 @@ import torch
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
 from pinprof.workloads import workload
-from pinprof.workloads.model import Build, device_batch, sizes, trainer
+from pinprof.workloads.model import Build
 from pinprof.workloads.model import Step as PlainStep
 from pinprof.workloads.waits import HOST_WORK_MS, WORKSPACE_ROWS, work_on_host
 from scripts.pair_programs import choices, moves, of_ranks, reads
-from scripts.pair_programs.parts import Step
+from scripts.pair_programs.parts import Step, resident
 
 Scenario = dict[str, str | bool]
 """The change as a prediction takes it."""
@@ -58,9 +58,7 @@ def one_of(before: Build, after: Build, device: torch.device, fixed: bool, scale
 @contextmanager
 def host_work(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
     """Work on the host as `loss_item_host_work` does, and leave the loss where it is."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
+    training, batch = resident(device, scale)
     total = torch.zeros((), device=device)
 
     def step() -> None:
@@ -73,9 +71,7 @@ def host_work(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
 @contextmanager
 def kept_cache(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
     """Take the workspace of `empty_cache`, and keep the memory for the next step."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
+    training, batch = resident(device, scale)
 
     def step() -> None:
         workspace = torch.empty(round(WORKSPACE_ROWS * scale), 1024, device=device)
@@ -88,10 +84,8 @@ def kept_cache(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
 @contextmanager
 def ignored_rows(device: torch.device, scale: float = 1.0) -> Iterator[PlainStep]:
     """Take the loss over the labelled rows as `mask_loss` does, the others marked in the target."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
-    labelled = torch.rand(size.rows, device=device) < 0.5  # noqa: PLR2004  half of them
+    training, batch = resident(device, scale)
+    labelled = torch.rand(len(batch), device=device) < 0.5  # noqa: PLR2004  half of them
 
     def step() -> None:
         target = torch.where(labelled, training.target, -100)

@@ -69,8 +69,7 @@ class Score(NamedTuple):
     @property
     def saving_held(self) -> bool:
         """Whether the range of the saving holds the measured one."""
-        low, high = self.saving
-        return low <= self.saved <= high
+        return self.saving[0] <= self.saved <= self.saving[1]
 
     def points(self, saving: float) -> float:
         """Return the error of a saving in ms, in points of the step before; positive where it promises too much."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scripts.exam import Exam, judged_part, of_command
+from scripts.exam import Exam, judged_part
 from scripts.examination.processes import Ended, Hook, Place, run, run_hooked
 from scripts.examination.program import Edit, PlaceError, Program, edited
 from scripts.examination.programs import NAMED_PROGRAMS
@@ -157,12 +157,6 @@ def test_the_end_of_the_time_cuts_a_program_short_and_a_second_call_goes_on(
     assert {name: entry["cut"] for name, entry in Exam(tmp_path, OPTIONS).examined.items()} == dict.fromkeys(
         ("one", "two", "three"), False
     )
-
-
-def test_a_script_that_is_not_listed_is_named_after_its_file() -> None:
-    place = Place(of_command("mine/train.py --epochs 9"), Path("/clones/mine"))
-    assert (place.program.name, place.program.repository) == ("train", "mine")
-    assert place.command()[1:] == ["train.py", "--epochs", "9"]
 
 
 def test_lines_are_found_missing_or_wrong() -> None:

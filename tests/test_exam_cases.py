@@ -17,7 +17,7 @@ from scripts.examination.processes import Hook
 from scripts.examination.program import Edit
 from scripts.examination.turns import Turns, in_turns
 
-ITEM = Case("items", "someone#1", "", "", "nanogpt", (), "a wait", ("PIN201",), "5 %", where=("train.py",))
+ITEM = Case("items", "someone#1", "nanogpt", (), "a wait", ("PIN201",), "5 %", repository="", where=("train.py",))
 
 
 def finding(rule: str, line: str, saving: float | None, low: float = 0.0, high: float = 0.0) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def test_each_case_has_its_harness_and_rules_that_exist() -> None:
         assert (HARNESSES / f"{case.harness}.py").exists()
         assert all(rule_of(rule).id == rule for rule in case.rules)
         assert bool(case.after) != bool(case.edits)
-        assert case.repository or not case.before
+        assert case.clone or not case.commit_before
 
 
 def test_a_kept_forecast_is_never_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,6 @@ def test_it_works(call: str, r: Any, c: Any, job: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "way_out"),
     [
-        ("pinprof.report(TRACE)", r"pinprof\.load\(path\)"),
         ("pinprof.load(5)", "a trace is a file, a URL, a folder, files or a Trace"),
         ("pinprof.compare(RANKS, TRACE)", r"report\.rank\(0\)"),
         ("pinprof.load(RANKS).rank(7)", "the job has no rank 7; it has 0, 1"),

@@ -26,7 +26,6 @@ EXPERIMENTS = (
     *(TRAINING_ON_A_LOADER, CUSTOM_BATCH, PREFETCHING, PROCESSES, PINNED_IN_OBJECT),
     *(BANDWIDTH, TRAINING_LOOP, PINNED_LIMITS),
 )
-"""All experiments, E1 to E15."""
 MAX_FIGURES_PER_CLAIM = 8
 """A claim on more figures than these shows none with its verdict: they are in the experiment's own tables."""
 

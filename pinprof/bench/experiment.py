@@ -30,7 +30,6 @@ TEXTS_WITH_CLAIMS = {
     "processes": "an article that times pinned against pageable memory over several processes",
     "pinprof": "pinprof; no text says so",
 }
-"""The texts that make claims, by a short name."""
 MIB, GIB = 1 << 20, 1 << 30
 ONE_SYNCHRONIZE = ", one synchronize"
 """A part of a case's name that the names of what its trace shows leave out."""
@@ -43,9 +42,7 @@ MIN_CASE_S = 0.1
 Tensor: TypeAlias = "torch.Tensor"
 """For annotations: what the experiments found is read without torch."""
 CaseRun: TypeAlias = Callable[[], object]
-"""A step of a case."""
 CaseRuns: TypeAlias = tuple[CaseRun, ...]
-"""The steps of an experiment's cases, in their order."""
 Stopwatch: TypeAlias = Callable[[CaseRun], float]
 """Runs a step once and returns its milliseconds."""
 
@@ -86,10 +83,7 @@ class Lab:
         return (time.perf_counter() - start) * 1e3 / steps
 
     def hold(self, run: CaseRun, before: CaseRun | None = None, behind: CaseRun | None = None) -> float:
-        """Return for how many ms a call holds the host, on an idle device or behind work that is queued.
-
-        Freeing its result is not timed.
-        """
+        """Return for how many ms a call holds the host, idle or behind work; freeing its result is not timed."""
         if before is not None:
             before()
         self.wait()
@@ -178,7 +172,6 @@ class Size:
 
     name: str
     default: int
-    """The size if no other is chosen."""
     means: str
     quick: int | None = None
     """The size with `--quick`, if the default takes too long."""
@@ -212,7 +205,6 @@ class Experiment:
     """A program of a published text, to be run again on this machine."""
 
     number: str
-    """`E1` to `E15`."""
     name: str
     summary: str
     claims: tuple[Claim, ...]
@@ -224,7 +216,6 @@ class Experiment:
     sizes: tuple[Size, ...] = ()
     published: Mapping[Figure, float] | None = None
     changed: str = ""
-    """How the experiment differs from the text, and why."""
     traced: Mapping[Figure, tuple[InTrace, ...]] | None = None
     """The cases whose traces are drawn, with the figures that they show."""
     record: Callable[[Lab, int, Sequence[Path], Recorder], object] | None = None
@@ -336,7 +327,6 @@ def picture(case: Figure, trace: Trace, details: Details) -> Picture:
 
 
 def _drawn(trace: Trace, details: Details, step: int) -> Iterator[tuple[str, str, int, int]]:
-    """Yield row, name and times: calls and waits of the host, and the step's kernels and copies, overlapped or not."""
     calls, gpu, stalls = trace.calls, trace.gpu, details.syncs.stalls
     kinds, launches = call_kinds(calls), set(trace.links.launch[gpu.category == KERNEL].tolist())
     for row in np.flatnonzero(trace.links.call_step == step).tolist():
@@ -352,8 +342,7 @@ def _drawn(trace: Trace, details: Details, step: int) -> Iterator[tuple[str, str
         kernels = rows[gpu.category[rows] == KERNEL]
         copies = np.flatnonzero(of_step & (gpu.category == MEMCPY) & (gpu.device == device))
         busy = union(gpu.start_ns[kernels], gpu.end_ns[kernels])
-        for start, end, is_overlapped, copy in zip(
-            *divided(busy, gpu.start_ns[copies], gpu.end_ns[copies]), strict=True
-        ):
+        parts = zip(*divided(busy, gpu.start_ns[copies], gpu.end_ns[copies]), strict=True)
+        for start, end, is_overlapped, copy in parts:
             name = "overlapped copy" if is_overlapped else "exposed copy"
             yield f"stream {gpu.stream[copies[copy]]}", name, start, end

@@ -113,7 +113,6 @@ def by_size(bench: Bench, figure: Figure) -> list[Measured]:
 
 
 Predicate: TypeAlias = Callable[[Readings], ClaimJudgement]
-"""Says whether something holds of figures. Raises MissingError."""
 Claimed = ParamSpec("Claimed")
 
 
@@ -151,7 +150,6 @@ class Claim:
     differs: str = ""
     """Why the outcome may differ from that of the text."""
     shows: str = ""
-    """The text's own evidence, besides published figures."""
 
 
 class ClaimVerdict(Struct, frozen=True):
@@ -204,10 +202,7 @@ def at_least(
     below: float | None = None,
     otherwise: ClaimOutcome = "depends",
 ) -> ClaimJudgement:
-    """Say that it is at least the limit: refuted below it, or only up to `below` where something lies between.
-
-    `otherwise` if it may lie on either side of the limit.
-    """
+    """Say that it is at least the limit: refuted below it, or only up to `below`; `otherwise` if it may be either."""
     low, high = bounds(measured := read(quantity))
     refuted = high < limit if below is None else high <= below
     return decided(_held(measured, below, limit), confirmed=low >= limit, refuted=refuted, otherwise=otherwise)
@@ -222,7 +217,6 @@ def at_most(read: Readings, quantity: FigureOrRatio, limit: float, above: float 
 
 
 def _held(measured: Measured, *limits: float | None) -> str:
-    """Return a figure with its spread and the limits that it is held against."""
     held = " to ".join(f"{limit:g}" for limit in limits if limit is not None)
     within = f" [{spread(measured)}]" if spread(measured) else ""
     return told(measured) + within + ("" if measured.unit in {"wrong", "yes"} else f"; limit {held}")
@@ -303,11 +297,8 @@ def less_in_most(read: Readings, *pairs: tuple[Figure, Figure], least_bytes: int
         sized = read.pairs(first, second, least_bytes)
         found = [order(*pair) for pair in sized]
         read.cite(*sized[-1])
-        at = (
-            f" at {size(last)}; less at {found.count('less')} of {len(found)} sizes"
-            if (last := sized[-1][0].size)
-            else ""
-        )
+        last = sized[-1][0].size
+        at = f" at {size(last)}; less at {found.count('less')} of {len(found)} sizes" if last else ""
         why.append(_compared(*sized[-1]) + at)
         relations += found
     confirmed = "more" not in relations and 2 * relations.count("less") > len(relations)
@@ -330,9 +321,8 @@ def each_of(read: Readings, *parts: Predicate) -> ClaimJudgement:
     """Say that each of these holds: it depends if some do, and others do not or may not. Raises MissingError."""
     outcomes, texts = zip(*(part(read) for part in parts), strict=True)
     confirmed, refuted, unknown = ({*outcomes} == {outcome} for outcome in ("confirmed", "refuted", "unknown"))
-    return decided(
-        "; ".join(texts), confirmed=confirmed, refuted=refuted, otherwise="unknown" if unknown else "depends"
-    )
+    otherwise: ClaimOutcome = "unknown" if unknown else "depends"
+    return decided("; ".join(texts), confirmed=confirmed, refuted=refuted, otherwise=otherwise)
 
 
 @predicate

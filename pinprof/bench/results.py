@@ -43,13 +43,12 @@ class Measured(Struct, frozen=True):
     low: Annotated[float, doc("the low end of its spread")]
     high: Annotated[float, doc("the high end of its spread")]
     runs: Annotated[Count, doc("runs of all rounds")]
-    size: Annotated[
-        Count | None, doc("bytes of a copy, or number of workers, where it was measured at several sizes")
-    ] = None
+    size: Annotated[Count | None, doc("bytes of a copy, or number of workers, if it was measured at several sizes")] = (
+        None
+    )
 
 
 AT_SMALLEST, AT_LARGEST = "least", "most"
-"""The smallest and the largest of the sizes at which a figure was measured."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,6 @@ class Figure:
     """What an experiment measures: experiments yield it with values, claims name it."""
 
     number: str
-    """The experiment, `E1` to `E15`."""
     name: str
     unit: str = "ms"
     size: int | str | None = None
@@ -68,10 +66,7 @@ class Figure:
         return replace(self, size=size)
 
     def of(self, values: Sequence[float], size: int | None = None) -> Measured:
-        """Return the median of the values, with the 10th and 90th percentile: a single outlier does not widen them.
-
-        An answer is 1 if all values are true.
-        """
+        """Return the median of the values, with the 10th and 90th percentile; an answer is 1 if all values are true."""
         if self.unit == "yes":
             middle, tenths = float(all(values)), [float(min(values)), float(max(values))]
         else:
@@ -100,10 +95,7 @@ DIGITS_STORED = 7
 
 
 def of_rounds(rounds: Sequence[Measured]) -> Measured:
-    """Return what several rounds measured of a figure.
-
-    Few rounds do not show how much they differ: their deviation is drawn towards the usual one.
-    """
+    """Return what several rounds measured of a figure; few draw their own deviation towards the usual one."""
     medians = sorted(measured.median for measured in rounds)
     lows, highs = sorted(measured.low for measured in rounds), sorted(measured.high for measured in rounds)
     middle, low, high = median(medians), lows[0], highs[-1]

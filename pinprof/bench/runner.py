@@ -48,8 +48,8 @@ OnProgress: TypeAlias = Callable[[str, Experiment, str], None]
 
 def lab_of(name: str, sizes: Mapping[str, int], quick: bool, device: str = "cuda") -> tuple[Experiment, Lab]:
     """Return an experiment and the lab to run it."""
-    known = {experiment.name: experiment for experiment in (*EXPERIMENTS, RATES)}
-    return known[name], Lab(torch.device(device), sizes, quick)
+    experiment = next(each for each in (*EXPERIMENTS, RATES) if each.name == name)
+    return experiment, Lab(torch.device(device), sizes, quick)
 
 
 def timed(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -> Iterator[Measured]:
@@ -62,10 +62,7 @@ def timed(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -
 
 
 def traced(name: str, sizes: dict[str, int], quick: bool, device: str = "cuda") -> Iterator[Measured | Picture]:
-    """Yield what the traces of an experiment's cases show, and a picture of each.
-
-    Time nothing in this process afterwards: CUPTI, once loaded, slows the host.
-    """
+    """Yield what the traces of an experiment's cases show, and a picture of each; CUPTI then slows this process."""
     experiment, lab = lab_of(name, sizes, quick, device)
     steps = dict(zip(experiment.cases, experiment.steps(lab), strict=True))
     with TemporaryDirectory(prefix="pinprof-") as folder:
@@ -124,7 +121,6 @@ class BenchPart(NamedTuple):
     part: Part
     experiment: Experiment
     fresh: bool = False
-    """Whether it begins in a new process."""
 
 
 def jobs(experiments: Sequence[Experiment], *, quick: bool) -> Iterator[BenchPart]:
@@ -160,11 +156,7 @@ def run_jobs(
     on_progress: OnProgress,
     timeout_s: float = TIMEOUT_S,
 ) -> list[Result]:
-    """Return the results of the experiments, each with all figures that it gave before it failed.
-
-    They share a process. An experiment that fails, dies or takes longer than `timeout_s` has no further part, and its
-    result says why; the others go on in a new process.
-    """
+    """Return the results; one that fails or takes too long keeps its figures, and the others go on in a new process."""
     sizes = {experiment.number: experiment.defaults(quick=quick) for experiment in experiments}
     rounds: dict[str, dict[tuple[str, int | None], list[Measured]]] = {number: {} for number in sizes}
     pictures: dict[str, list[Picture]] = {number: [] for number in sizes}
@@ -221,9 +213,8 @@ class OtherProcess:
         process, connection = self._running
         has_ended, problem = False, f"not done after {timeout_s:.0f} s"
         try:
-            is_ready = is_ready or (
-                connection.poll(TIMEOUT_S) and connection.recv()
-            )  # to import torch has its own time
+            # to import torch has its own time
+            is_ready = is_ready or (connection.poll(TIMEOUT_S) and connection.recv())
             deadline = time.monotonic() + (timeout_s if is_ready else 0.0)
             connection.send((function, arguments))
             while not has_ended and connection.poll(max(0.0, deadline - time.monotonic())):

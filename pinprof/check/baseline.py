@@ -31,7 +31,6 @@ class BaselineTrace(msgspec.Struct):
     rank: int | None
     devices: Sequence[DeviceJson]
     events: documents.Events
-    missing: Sequence[documents.Missing]
     steps: documents.StepsJson
     per_step: documents.PerStep | None
     gpu: Sequence[documents.GpuJson]
@@ -90,10 +89,7 @@ def _refuse_impossible(report: Baseline) -> None:
 def match_traces(
     measured: Sequence[TraceFigures | None], baseline: Sequence[BaselineTrace]
 ) -> list[BaselineTrace | None]:
-    """Return the counterpart of each trace: by rank if the baseline has all ranks, else by position.
-
-    None stands for a trace that could not be read. Raises PinprofError if neither way matches the traces.
-    """
+    """Return each trace's counterpart, by rank or else by position. Raises PinprofError if neither way matches."""
     traces = [trace for trace in measured if trace]
     by_rank: dict[int | None, BaselineTrace] = {trace.rank: trace for trace in baseline if trace.rank is not None}
     ranks = {trace.rank for trace in traces}
@@ -123,11 +119,6 @@ def remarks_on(
 
 
 def _unlike(now: TraceFigures, before: BaselineTrace) -> Iterator[str]:
-    """Yield in words how the recording in the baseline differs from that of the trace."""
-    if now.rank is not None and before.rank is not None and now.rank != before.rank:
-        yield f"which is rank {before.rank}, not {now.rank}"
-    if any(entry.check == "truncated" for entry in before.missing):
-        yield "which has lost its end"
     names = frozenset(device.name for device in before.devices if device.name)
     if now.devices and names and now.devices != names:
         yield f"of {' and '.join(sorted(names))}, not {' and '.join(sorted(now.devices))}"
@@ -144,12 +135,9 @@ def figure_before(quantity: Quantity, before: BaselineTrace, now: Bounded) -> Bo
     if figure is STEP_MS:
         return _step_bounds(before.steps)
     if figure is OVERLAP_FRACTION:
-        share = before.overlap.fraction
-        return (
-            Bounded(0.0, WHOLE_SHARE, UNIT_SHARE.noise, NO_COPIES_IN_BASELINE)
-            if share is None
-            else Bounded(share, share, UNIT_SHARE.noise)
-        )
+        if (share := before.overlap.fraction) is None:
+            return Bounded(0.0, WHOLE_SHARE, UNIT_SHARE.noise, NO_COPIES_IN_BASELINE)
+        return Bounded(share, share, UNIT_SHARE.noise)
     value = _per_step(before, figure.name) if before.gpu else None
     if value is None:
         return Bounded(0.0, math.inf, now.noise, UNKNOWN_BEFORE)
@@ -165,7 +153,6 @@ def _step_bounds(steps: documents.StepsJson) -> Bounded:
 
 
 def _per_step(before: BaselineTrace, figure: str) -> float | None:
-    """Return a sum per step by its name; None if the report does not have it."""
     return getattr(before.per_step, figure, None)
 
 

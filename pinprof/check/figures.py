@@ -1,28 +1,31 @@
-"""Measures the figures of a trace that have limits, each with its places, or with the reason why it is unknown."""
+"""Measures the figures of a trace that have limits, each with its places in the program, or why it is unknown."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from pinprof.analyses.copies import EXPOSURES, REASONS
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.sites import Site, SiteIdentity
 from pinprof.analysis import Analysis
 from pinprof.check.limits import QUANTITIES, UNIT_MS, UNIT_SHARE, WHOLE_SHARE, Quantity
-from pinprof.check.places import CodePlace, copy_places, finding_places, site_place, wait_places
 from pinprof.details import Details
 from pinprof.ground.units import counted, duration
 from pinprof.measurement.figures import FIGURES, OVERLAP_FRACTION, PAGEABLE_BYTES, STEP_MS, TraceFigure
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import MATTERING_SHARE, Doubt, Withheld, given
 from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding
-from pinprof.rules.sums import Copies
-from pinprof.trace.tables import NONE, PAGEABLE, UNKNOWN, Bools
+from pinprof.rules.search import rule_of_exposure, rule_of_wait
+from pinprof.rules.sums import Copies, copies_by_place, cost_of_waits, ops_of, within
+from pinprof.trace.lines import Place, Placed
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, UNKNOWN, Bools
 
 NO_COMPLETE_STEP = "the trace has no complete step; record more steps, and call profiler.step() once per training step"
 WHOLE_TRACE_IS_STEP = "no step was found, so the whole trace counts as one"
 NO_RUNTIME_CALLS = "the trace has no runtime calls; record with ProfilerActivity.CPU too"
-NO_WORK_IN_STEPS = (
-    "no complete step of the trace has GPU work; record with ProfilerActivity.CPU and ProfilerActivity.CUDA"
-)
+NO_WORK_IN_STEPS = "no complete step has GPU work; record with ProfilerActivity.CPU and ProfilerActivity.CUDA"
 NO_STEP_TIME = "only a recording of pinprof run or pinprof.profile with its plain window has the step without profiler"
 NO_HOST_MEMORY = "the trace does not show which copies are of pageable memory, or how large they are"
 
@@ -30,6 +33,19 @@ FIGURE_OF_QUANTITY: Mapping[str, TraceFigure] = {
     key: next(figure for figure in FIGURES if figure.name == quantity.figure) for key, quantity in QUANTITIES.items()
 }
 """The figure of each quantity, by its key."""
+
+
+@dataclass(frozen=True)
+class CodePlace(Placed):
+    """A place in the program that causes a figure, as far as the trace shows it."""
+
+    file: str | None
+    line: int | None
+    function: str | None
+    rule: str | None
+    subject: str
+    """The cause without numbers, so that it is the same in another trace of the program."""
+    message: str
 
 
 @dataclass(frozen=True)
@@ -146,7 +162,6 @@ def _no_waits(details: Details, profile: Profile) -> str:
 
 
 def _unrecorded(details: Details, profile: Profile, quantity: Quantity) -> str:
-    """Return that GPU work, or calls that waits need, were not recorded, and the remedy; empty if they were."""
     if not len(details.trace.gpu):
         entry = next(entry for entry in profile.doubts if entry.check == "no_gpu")
         return f"the trace has {entry.what}; {entry.remedy}"
@@ -154,7 +169,6 @@ def _unrecorded(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 
 def _unfit(reason: Doubt | None) -> str:
-    """Return why a figure is withheld, and the remedy; empty if it is known."""
     return f"the trace is not fit for it ({reason.what}); {reason.remedy}" if reason else ""
 
 
@@ -162,7 +176,6 @@ def _unfit(reason: Doubt | None) -> str:
 
 
 def _per_step(analysis: Analysis, quantity: Quantity) -> Bounded:
-    """Return a sum per step."""
     details, profile, figure = analysis.details, analysis.profile, FIGURE_OF_QUANTITY[quantity.key]
     why = _unknown(details, profile, quantity)
     if why:
@@ -187,7 +200,6 @@ def _unknown(details: Details, profile: Profile, quantity: Quantity) -> str:
 
 
 def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
-    """Return the places that a failure of a limit names, the costliest first."""
     details, steps, overlap = analysis.details, analysis.profile.steps.count, analysis.details.overlap
     match quantity.blames:
         case "hidden waits":
@@ -196,18 +208,15 @@ def _places(analysis: Analysis, quantity: Quantity) -> tuple[CodePlace, ...]:
         case "exposed copies":
             exposed = overlap.counts & (overlap.exposed_ns > 0)
             if FIGURE_OF_QUANTITY[quantity.key].of_trace:
-                return copy_places(details, exposed, _exposed, None)
-            return copy_places(details, exposed & _in_complete_steps(details), _exposed, steps)
+                return copy_places(details, exposed, lambda copies: copies.exposed_ns, None)
+            stepped = exposed & _in_complete_steps(details)
+            return copy_places(details, stepped, lambda copies: copies.exposed_ns, steps)
         case "pageable copies":
             memory = details.trace.gpu.host_memory[overlap.row]
             pageable = _in_complete_steps(details) & ((memory == PAGEABLE) | (memory == UNKNOWN))
             return copy_places(details, pageable, lambda copies: copies.bytes or 0.0, steps)
         case "findings":
             return finding_places(analysis.findings)
-
-
-def _exposed(copies: Copies) -> float:
-    return copies.exposed_ns
 
 
 def _in_complete_steps(details: Details) -> Bools:
@@ -248,9 +257,8 @@ def _step(profile: Profile, places: tuple[CodePlace, ...]) -> Bounded:
         return Bounded(value, value, UNIT_MS.noise, places=places)
     if step.range_ns is None:
         why = _unfit(profile.withheld.estimate or profile.withheld.step)
-        return Bounded(
-            0.0, math.inf, UNIT_MS.noise, why or (NO_STEP_TIME if profile.steps.count else NO_COMPLETE_STEP), places
-        )
+        why = why or (NO_STEP_TIME if profile.steps.count else NO_COMPLETE_STEP)
+        return Bounded(0.0, math.inf, UNIT_MS.noise, why, places)
     low, high = (bound / UNIT_MS.times for bound in step.range_ns)
     return Bounded(low, high, UNIT_MS.noise, NO_STEP_TIME, places)
 
@@ -262,6 +270,79 @@ def _is_measured(profile: Profile) -> bool:
 def _wait(details: Details, profile: Profile, site: Site) -> HiddenWait:
     cost = site.in_steps if profile.steps.count else site.total
     idle_ns = 0 if profile.withheld.drain else cost.idle_ns
-    return HiddenWait(
-        site.identity, max(cost.stall_ns, idle_ns) / profile.steps.divisor / UNIT_MS.times, site_place(details, site)
+    cost_ms = max(cost.stall_ns, idle_ns) / profile.steps.divisor / UNIT_MS.times
+    return HiddenWait(site.identity, cost_ms, site_place(details, site))
+
+
+# Places: wait sites, launches of copies, findings
+
+
+def wait_places(details: Details, sites: Iterable[Site]) -> tuple[CodePlace, ...]:
+    """Return the places of sites, in their order; library waits of one line and rule share a place."""
+    together: dict[object, list[Site]] = {}
+    for number, site in enumerate(sites):
+        at = (site.place, _rule(details, site)) if site.library and site.place != Place() else number
+        together.setdefault(at, []).append(site)
+    return tuple(site_place(details, *members) for members in together.values())
+
+
+def site_place(details: Details, *sites: Site) -> CodePlace:
+    """Return the place of sites, which is that of the first, with their cost per complete step."""
+    first = sites[0]
+    causes = ", ".join(dict.fromkeys(WAITS[site.cause].label for site in sites))
+    return CodePlace(
+        *first.place,
+        _rule(details, first),
+        _subject(sites),
+        f"{causes} ({ops_of(sites)}){within(sites)}: {cost_of_waits(details, sites)}",
     )
+
+
+def _rule(details: Details, site: Site) -> str | None:
+    return rule_of_wait(details, int(details.syncs.rows[details.syncs.number(site)][0]))
+
+
+def _subject(sites: Sequence[Site]) -> str:
+    """Return what identifies waits besides their place, without numbers, which differ from run to run."""
+    site = sites[0]
+    if len(sites) > 1:
+        return "waits in libraries"
+    library = f" in {site.library.file}:{site.library.function}" if site.library else ""
+    return f"{site.cause} {site.op or site.call}{library}"
+
+
+def finding_places(findings: Iterable[Finding]) -> tuple[CodePlace, ...]:
+    """Return the places of findings, in their order, one for each of their sites."""
+    return tuple(
+        CodePlace(*site.evidence.place, finding.rule.id, finding.rule.title, f"{finding.title}: {site.evidence.text}")
+        for finding in findings
+        for site in finding.sites
+    )
+
+
+def copy_places(
+    details: Details, chosen: Bools, weight: Callable[[Copies], float], steps: int | None
+) -> tuple[CodePlace, ...]:
+    """Return the places of the chosen copies of `Overlap.row`, the largest weight first, then by first copy.
+
+    It groups copies by place, direction, host memory and the reason why they are exposed. Numbers are per step, or of
+    the whole trace if `steps` is None.
+    """
+    overlap, gpu = details.overlap, details.trace.gpu
+    kinds = np.stack((gpu.direction[overlap.row], gpu.host_memory[overlap.row], overlap.reason))
+    per = details.steps.per if steps else "in the whole trace"
+    gathered = [
+        (kind.tolist(), copies)
+        for kind in np.unique(kinds[:, chosen], axis=1).T
+        for copies in copies_by_place(details, chosen & (kind == kinds.T).all(axis=1), steps or 1, per)
+    ]
+    gathered.sort(key=lambda pair: (-weight(pair[1]), pair[1].rows[0]))
+    return tuple(_copy_place(details, copies, *kind) for kind, copies in gathered)
+
+
+def _copy_place(details: Details, copies: Copies, direction: int, memory: int, reason: int) -> CodePlace:
+    kind = DIRECTIONS[direction], HOST_MEMORIES[memory], REASONS[reason]
+    of_memory = f" of {kind[1]} memory" if kind[1] in {"pageable", "pinned"} else ""
+    message = f"{kind[0]} copies{of_memory}: {copies.figures} ({EXPOSURES[kind[2]].label})"
+    rule = rule_of_exposure(details, kind[2], kind[0])
+    return CodePlace(*copies.place, rule, f"{' '.join(kind)} copies", message)

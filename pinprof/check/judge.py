@@ -1,19 +1,15 @@
-"""Judges figures of traces by limits and by a baseline, and whether a job has the traces of all its ranks.
-
-Remarks are what is said of a place: broken and unknown limits first, then all other findings.
-"""
+"""Judges figures of traces by limits and by a baseline, and whether a job has the traces of all its ranks."""
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 from pinprof.check.baseline import UNKNOWN_BEFORE, BaselineTrace, figure_before, has_wait, tells_waits
-from pinprof.check.figures import Bounded, TraceFigures
-from pinprof.check.limits import QUANTITIES, UNIT_MS, UNKNOWN_NUMBER, WHOLE_SHARE, Limits, Quantity
-from pinprof.check.places import CodePlace, finding_places
+from pinprof.check.figures import Bounded, CodePlace, TraceFigures, finding_places
+from pinprof.check.limits import QUANTITIES, UNIT_MS, WHOLE_SHARE, Limits, Quantity
 from pinprof.ground.errors import TraceError
 from pinprof.rules.rule import Finding, Severity
 from pinprof.trace.files import rank_in_name
@@ -31,7 +27,6 @@ KEPT, NOT_KEPT, NOT_JUDGED = 0, 1, 2
 
 NEW_WAITS = "new_waits"
 NEW_WAITS_WHAT = "hidden waits at places that the baseline does not have"
-ONE_NEW_WAIT = "hidden wait at a place that the baseline does not have"
 READABLE, READABLE_WHAT = "readable", "traces that can be read"
 ALL_RANKS, ALL_RANKS_WHAT = "all_ranks", "ranks of the job with a trace"
 MAX_ABSENT_NAMED = 8
@@ -112,7 +107,6 @@ def judge(
 
 
 def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | None, tolerance: float) -> LimitVerdict:
-    """Return the verdict on a figure that has a limit."""
     status, sentence = _held(quantity, now, limit), _against_limit(quantity, now, limit)
     if status != "kept" and before is not None:
         change = _change(quantity, now, before, tolerance)
@@ -127,12 +121,11 @@ def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | N
 
 
 def _compared(quantity: Quantity, now: Bounded, before: Bounded, tolerance: float) -> LimitVerdict:
-    """Return the verdict on a figure whose only limit is its value in the baseline."""
     change = _change(quantity, now, before, tolerance)
     status: LimitStatus = "kept" if change == "same" else change
     if change == "unknown" and before.value is None:
         status = "not compared"
-    sentence = quantity.phrase(_figure_text(quantity, now))
+    sentence = f"{quantity.what}: {_figure_text(quantity, now)}"
     if status == "not compared":
         sentence += f"; {before.note or UNKNOWN_BEFORE}"
     else:
@@ -184,33 +177,31 @@ def _against_limit(quantity: Quantity, now: Bounded, limit: float) -> str:
     else:
         value, bound = quantity.shown(now.value, limit)
     requirement = f"at least {bound} wanted" if quantity.at_least else f"at most {bound} allowed"
-    return _with_note(f"{quantity.phrase(value)}, {requirement}", now)
+    return _with_note(f"{quantity.what}: {value}, {requirement}", now)
 
 
 def _with_note(sentence: str, now: Bounded) -> str:
-    return f"{sentence}: {now.note}" if now.note else sentence
+    return f"{sentence}; {now.note}" if now.note else sentence
 
 
 def _figure_text(quantity: Quantity, figure: Bounded) -> str:
-    """Return a figure as text: its value, or its bounds."""
     if figure.value is not None:
         return quantity.unit.show(figure.value)
     if figure.low == 0 and (figure.high >= WHOLE_SHARE if quantity.at_least else math.isinf(figure.high)):
-        return UNKNOWN_NUMBER
+        return "unknown"
     if math.isinf(figure.high):
         return f"{quantity.unit.show(figure.low)} or more"
     return f"{quantity.unit.show(figure.low)} to {quantity.unit.show(figure.high)}"
 
 
 def _new_waits(measured: TraceFigures, baseline: BaselineTrace) -> LimitVerdict:
-    """Return the verdict on hidden waits that cost time at places that the baseline does not have."""
     new = [wait for wait in measured.waits if wait.cost_ms > UNIT_MS.noise and not has_wait(baseline, wait.identity)]
     places = tuple(wait.place for wait in sorted(new, key=lambda wait: -wait.cost_ms))
     if measured.no_waits and not places:
         status: LimitStatus = "unknown" if tells_waits(baseline) else "not compared"
-        sentence = f"an unknown number of {NEW_WAITS_WHAT}: {measured.no_waits}"
+        sentence = f"{NEW_WAITS_WHAT}: unknown; {measured.no_waits}"
         return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, status, sentence)
-    sentence = f"{len(places)} {ONE_NEW_WAIT if len(places) == 1 else NEW_WAITS_WHAT}"
+    sentence = f"{NEW_WAITS_WHAT}: {len(places)}"
     status = "new" if places else "kept"
     return LimitVerdict(NEW_WAITS, NEW_WAITS_WHAT, status, sentence, places)
 
@@ -226,10 +217,7 @@ def judge_all(
     *,
     some_ranks: bool = False,
 ) -> list[Checked]:
-    """Return the check of each trace; `outcomes` are names with figures, or with the reason why they are unreadable.
-
-    `matched` is the counterpart of each trace in the baseline. With `some_ranks` ranks may be absent.
-    """
+    """Return the check of each trace; `outcomes` has its figures, or why it cannot be read."""
     measured = [figures for _, figures in outcomes if isinstance(figures, TraceFigures)]
     unread = [path for path, figures in outcomes if not isinstance(figures, TraceFigures)]
     absent = {} if some_ranks else absent_ranks(measured, unread)
@@ -261,8 +249,10 @@ def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -
         present = sum(count >= runs for rank, count in counts.items() if rank is not None and 0 <= rank < size)
         if present < size:
             which = "no trace" if runs == 1 else f"fewer than {runs} traces"
-            listed = _listed((rank for rank in range(size) if counts[rank] < runs), size - present)
-            absent[traces[0].path] = f"{which} of rank {listed} of {size} given; {GIVE_ALL_RANKS}"
+            ranks = islice((rank for rank in range(size) if counts[rank] < runs), MAX_ABSENT_NAMED)
+            more = size - present - MAX_ABSENT_NAMED
+            names = ", ".join(map(str, ranks)) + (f" and {more} more" if more > 0 else "")
+            absent[traces[0].path] = f"{which} of rank {names} of {size} given; {GIVE_ALL_RANKS}"
     return absent
 
 
@@ -282,11 +272,6 @@ def _rank(trace: TraceFigures) -> int | None:
     return rank_in_name(trace.path) if trace.rank is None else trace.rank
 
 
-def _listed(ranks: Iterable[int], count: int) -> str:
-    more = f" and {count - MAX_ABSENT_NAMED} more" if count > MAX_ABSENT_NAMED else ""
-    return ", ".join(map(str, islice(ranks, MAX_ABSENT_NAMED))) + more
-
-
 SEVERITIES_OF_WARNINGS: Final = frozenset[Severity](("high", "medium"))
 """A finding that fails no limit is a note if it has another severity."""
 
@@ -302,7 +287,6 @@ class Remark:
     level: str
     """`error` if it causes a broken or unknown limit; else `warning` or `note`."""
     verdicts: tuple[LimitVerdict, ...] = ()
-    """The limits that it breaks."""
 
     @property
     def rule(self) -> str:
@@ -324,15 +308,12 @@ def remarks(checked: Checked) -> tuple[Remark, ...]:
     """
     errors = [Remark(place, "error", verdicts) for place, verdicts in _blamed(checked).items()]
     blamed = {_spot(remark.place) for remark in errors}
-    others = []
+    failed, others = [verdict for verdict in checked.verdicts if verdict.failed], []
     for finding, place in ((one, place) for one in checked.findings for place in finding_places([one])):
         if _spot(place) in blamed:
             continue
-        behind = tuple(
-            verdict
-            for verdict in checked.verdicts
-            if verdict.failed and any(place.rule == blame.rule for blame in verdict.places)
-        )
+        rule = place.rule
+        behind = tuple(each for each in failed if any(rule == blame.rule for blame in each.places))
         if behind and place.file is None and place.function is None:
             errors.append(Remark(place, "error", behind))
         else:

@@ -1,13 +1,9 @@
-"""The figures that can have limits, a row each, and the limits of a check, as a project's pyproject.toml may set them.
-
-The command line imports it, not numpy.
-"""
+"""The figures that can have limits, a row each, and those limits, also of pyproject.toml; it does without numpy."""
 
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -25,9 +21,6 @@ if TYPE_CHECKING:
     from pinprof.trace.tables import EventKind
 
 MAX_DIGITS_IN_ERROR = 20
-"""The most digits of a number in an error."""
-UNKNOWN_NUMBER = "unknown"
-"""Replaces an unknown number."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +40,6 @@ class Unit:
 
 
 WHOLE_SHARE = 1.0
-"""A share of everything."""
 UNIT_MS = Unit(
     "ms",
     "MS",
@@ -94,7 +86,7 @@ class Quantity:
     help: str
     """The help of the option."""
     what: str
-    """The words that follow a number."""
+    """What the number says."""
     blames: Blamed
     made_of: "tuple[EventKind, ...]"
     """The events that it is made of. The op around a wait shows whether the wait is hidden; the launch of a copy shows
@@ -102,10 +94,6 @@ class Quantity:
     rests_on: "tuple[FigureKind, ...]" = ()
     """Further kinds of figures without which it is unknown: rules on waits and copies need them (`Rule.rests_on`), and
     a limit is not kept if the rules were not checked."""
-    noun: str = ""
-    """Its name if the number is unknown; `what` by default."""
-    one: str = ""
-    """The words after the number 1; `what` by default."""
 
     @property
     def name(self) -> str:
@@ -116,12 +104,6 @@ class Quantity:
     def at_least(self) -> bool:
         """Whether the limit is a lower bound."""
         return self.key.startswith("min_")
-
-    def phrase(self, number: str) -> str:
-        """Return a number, as text, with what it counts."""
-        if number == UNKNOWN_NUMBER:
-            return f"the {self.noun or self.what} is not known"
-        return f"{number} {self.one if number == '1' and self.one else self.what}"
 
     def shown(self, value: float, other: float) -> tuple[str, str]:
         """Return two values as texts that differ if the values do."""
@@ -143,8 +125,6 @@ QUANTITIES = {
             "hidden waits",
             ("wait", "op"),
             ("step", "drain"),
-            noun="number of hidden waits of the host per step",
-            one="hidden wait of the host per step",
         ),
         Quantity(
             "max_stall_ms",
@@ -171,36 +151,32 @@ QUANTITIES = {
             "overlap_fraction",
             UNIT_SHARE,
             "Share of the copy time that kernels overlap, 0 to 1.",
-            "of the copy time is overlapped",
+            "overlapped share of the copy time",
             "exposed copies",
             ("copy",),
             ("busy",),
-            noun="overlapped share of the copy time",
         ),
         Quantity(
             "max_pageable_bytes",
             "pageable_bytes",
             UNIT_BYTES,
             "Bytes per step copied from or to pageable memory.",
-            "copied from or to pageable memory per step",
+            "pageable memory copied per step",
             "pageable copies",
             ("copy", "wait"),
             ("step",),
-            noun="size of copies from or to pageable memory per step",
         ),
         Quantity(
             "max_step_ms",
             "step_ms",
             UNIT_MS,
             "The step without the profiler; pinprof run measures it.",
-            "per step without profiler",
+            "step without the profiler",
             "findings",
             (),
-            noun="step without profiler",
         ),
     )
 }
-"""What can have a limit, by key."""
 
 
 class Limits(dict[str, float]):
@@ -225,17 +201,12 @@ def _refuse_impossible(quantity: Quantity, limit: float) -> None:
 
 
 PROJECT_FILE = "pyproject.toml"
-TABLE_OF_PINPROF, TABLE_OF_CHECK = "pinprof", "check"
-TABLE_OF_LIMITS = f"[tool.{TABLE_OF_PINPROF}.{TABLE_OF_CHECK}]"
+TABLE_OF_LIMITS = "[tool.pinprof.check]"
 KEYS_OF_LIMITS = tuple(quantity.name for quantity in QUANTITIES.values())
 
 
 def find_config(folder: Path) -> tuple[Path | None, Limits | None]:
-    """Return the nearest pyproject.toml with a table [tool.pinprof], in this folder or above, and its limits.
-
-    Like ruff, it ignores files without the table; like black, it does not look above the top folder of a repository.
-    Returns None for both if no such file exists. Raises PinprofError as `read_config` does.
-    """
+    """Return the nearest pyproject.toml with a table [tool.pinprof] up to the top of the repository, and its limits."""
     for above in (folder, *folder.parents):
         path = above / PROJECT_FILE
         if os.path.lexists(path):  # a link to nothing is an error, not the absence of limits
@@ -248,16 +219,11 @@ def find_config(folder: Path) -> tuple[Path | None, Limits | None]:
 
 
 def read_config(path: str | Path) -> Limits | None:
-    """Return the limits in the table `[tool.pinprof.check]` of a TOML file, None if it has no table `[tool.pinprof]`.
-
-    The keys are those of Limits, with dashes or underscores. Raises PinprofError with the file's name if the file
-    cannot be read, if an unknown table or key seems meant for pinprof, or if a limit is invalid: no trace could break a
-    limit that is silently ignored.
-    """
+    """Return the limits of a TOML file, None without a table [tool.pinprof]. Raises PinprofError for a wrong one."""
     document = _document(path)
     try:
         own = _own(document)
-        return None if own is None else _limits(own.get(TABLE_OF_CHECK, {}))
+        return None if own is None else _limits(own.get("check", {}))
     except PinprofError as exc:
         raise PinprofError(f"{path}: {exc}") from exc
 
@@ -269,30 +235,17 @@ def _document(path: str | Path) -> Mapping[str, Any]:
         raise PinprofError(f"{path}: cannot be read ({exc.strerror})") from exc
     try:
         return tomllib.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as exc:
-        line = data.count(b"\n", 0, exc.start) + 1
-        raise PinprofError(f"{path}: is not TOML (line {line} is not UTF-8)") from exc
     except (ValueError, RecursionError) as exc:  # also for numbers and lists beyond Python's bounds
-        last = data.count(b"\n", 0, len(data.rstrip())) + 1
-        why = str(exc).replace("at end of document", f"at line {last}, the last")
-        raise PinprofError(f"{path}: is not TOML ({why})") from exc
+        raise PinprofError(f"{path}: is not TOML ({exc})") from exc
 
 
 def _own(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the table [tool.pinprof] of a document, or None. Raises PinprofError if it holds anything but limits."""
-    if TABLE_OF_PINPROF in document:
-        raise PinprofError(f"pinprof does not read [{TABLE_OF_PINPROF}]; put limits into {TABLE_OF_LIMITS}")
     tools = document.get("tool")
-    own = tools.get(TABLE_OF_PINPROF) if isinstance(tools, Mapping) else None
-    if own is None:
-        return None
-    if not isinstance(own, Mapping):
-        raise PinprofError(f"tool.{TABLE_OF_PINPROF} is not a table; put limits into {TABLE_OF_LIMITS}")
-    for key in own:
-        if key.replace("_", "-") in KEYS_OF_LIMITS:
-            raise PinprofError(f"{key} is in [tool.{TABLE_OF_PINPROF}]; put limits into {TABLE_OF_LIMITS}")
-        if key != TABLE_OF_CHECK:
-            raise PinprofError(f"[tool.{TABLE_OF_PINPROF}] has no key {key}; put limits into {TABLE_OF_LIMITS}")
+    own = tools.get("pinprof") if isinstance(tools, Mapping) else None
+    is_wrong = own is not None and (not isinstance(own, Mapping) or bool(own.keys() - {"check"}))
+    if is_wrong or "pinprof" in document:
+        raise PinprofError(f"pinprof reads no other table; put limits into {TABLE_OF_LIMITS}")
     return own
 
 
@@ -303,7 +256,7 @@ def _limits(table: object) -> Limits:
     for written, value in table.items():
         key = written.replace("_", "-")
         if key not in KEYS_OF_LIMITS:
-            raise PinprofError(f"{TABLE_OF_LIMITS} {written}: unknown key; {_instead(key)}")
+            raise PinprofError(f"{TABLE_OF_LIMITS} {written}: unknown key; the keys are {', '.join(KEYS_OF_LIMITS)}")
         field = key.replace("-", "_")
         if field in values:
             raise PinprofError(f"{TABLE_OF_LIMITS} {written}: occurs twice, with dashes and with underscores")
@@ -314,8 +267,3 @@ def _limits(table: object) -> Limits:
         return Limits(**values)
     except PinprofError as exc:
         raise PinprofError(f"{TABLE_OF_LIMITS} {exc}") from exc
-
-
-def _instead(key: str) -> str:
-    close = get_close_matches(key.lower(), KEYS_OF_LIMITS, n=1)
-    return f"{f'perhaps you mean {close[0]}; ' if close else ''}the keys are {', '.join(KEYS_OF_LIMITS)}"

@@ -23,10 +23,8 @@ def main() -> None:
     Examples:
       pinprof run train.py --epochs 1
       pinprof report trace.json.gz
-      pinprof report trace.json.gz --html report.html
       pinprof whatif trace.json.gz --pin --non-blocking
       pinprof compare before.json.gz after.json.gz
-      pinprof check trace.json.gz --max-hidden-syncs 0
       pinprof explain PIN201
 
     \b

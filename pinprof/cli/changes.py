@@ -7,36 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.cli.terminal import (
-    check_outputs,
-    fail,
-    force_option,
-    json_option,
-    print_result,
-    progress,
-    say,
-    show_text,
-    write,
-)
-from pinprof.cli.traces import (
-    MachineFile,
-    analysing,
-    expanded,
-    machine_option,
-    one_trace,
-    read,
-    read_all,
-    refuse_two_inputs,
-    say_if_of_other_gpu,
-)
+from pinprof.cli import inputs, terminal
 from pinprof.ground.urls import STANDARD_INPUT
 
 if TYPE_CHECKING:
-    from pinprof.details import Details
-    from pinprof.measurement.profile import Profile
     from pinprof.prediction import Prediction, Scenario
     from pinprof.replay import Replay
-    from pinprof.trace import Trace
 
 MIN_OPTION_VALUE, MAX_OPTION_VALUE = 1e-6, 1e9
 """The bounds of a plausible time, rate or speed."""
@@ -67,7 +43,7 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
     help="Rate of pinned copies [that of --machine, else the best in the trace, else the usual rate of its GPU's "
     "link: 55 on PCIe 5.0 x16, 25 on 4.0, 12 on 3.0].",
 )
-@machine_option
+@inputs.machine_option
 @click.option("--non-blocking", is_flag=True, help="Copies no longer block the host.")
 @click.option("--overlap-copies", is_flag=True, help="HtoD copies move one step ahead onto a stream of their own.")
 @click.option("--drop-allocs", is_flag=True, help="The program neither allocates nor frees device and pinned memory.")
@@ -82,16 +58,14 @@ def _positive(_context: click.Context, _option: click.Parameter, value: float | 
 )
 @click.option("--host-speed", metavar="X", type=float, callback=_positive, help="The host is X times as fast.")
 @click.option("--gpu-speed", metavar="X", type=float, callback=_positive, help="The kernels are X times as fast.")
-@click.option(
-    "--step-ms", metavar="MS", type=float, callback=_positive, help="The step without the profiler, if you measured it."
-)
-@json_option("the prediction")
-@force_option
+@click.option("--step-ms", metavar="MS", type=float, callback=_positive, help="The step without profiler, if measured.")
+@terminal.json_option("the prediction")
+@terminal.force_option
 def whatif(
     traces: tuple[str, ...],
     *,
     drop_syncs: tuple[str, ...],
-    machine: MachineFile | None,
+    machine: inputs.MachineFile | None,
     step_ms: float | None,
     json_file: str | None,
     force: bool,
@@ -108,11 +82,8 @@ def whatif(
     Examples:
       pinprof whatif trace.json.gz
       pinprof whatif trace.json.gz --pin --non-blocking
-      pinprof whatif trace.json.gz --pin --machine bench.json
       pinprof whatif trace.json.gz --drop-syncs train.py:42
-      pinprof whatif trace.json.gz --drop-syncs roi_heads.py:fastrcnn_loss
       pinprof whatif trace.json.gz --drop-syncs all --step-ms 12.4
-      pinprof whatif trace.json.gz --overlap-copies --json -
       pinprof whatif trace.json.gz --cuda-graph step --drop-syncs all
       pinprof whatif 'trace.rank*.json.gz' --drop-syncs all
     """  # noqa: D301  click looks for the backspace itself
@@ -121,11 +92,11 @@ def whatif(
     from pinprof.report.whatif.json import prediction_to_json
     from pinprof.report.whatif.text import prediction_to_text, to_overview
 
-    check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
+    terminal.check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
     scenario, usual, machine = _scenario(drop_syncs, machine, options)
-    recorded = list(read_all(expanded(traces), lambda trace, _: trace))
-    say_if_of_other_gpu(machine, (trace.info for trace in recorded))
-    with progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
+    recorded = list(inputs.read_all(inputs.expanded(traces), lambda trace, _: trace))
+    inputs.say_if_of_other_gpu(machine, (trace.info for trace in recorded))
+    with terminal.progress(f"replaying {len(recorded)} traces" if recorded[1:] else "replaying the trace"):
         replay = replay_of(recorded, step_ms)
         _refuse_unfit(replay)
         prediction = predict_scenario(replay, scenario)
@@ -136,13 +107,13 @@ def whatif(
         text = partial(prediction_to_text, ranks, prediction)
     else:
         text = partial(to_overview, [trace for trace, _ in ranks], prediction, named)
-    print_result(text, lambda: prediction_to_json(ranks, prediction, named), json_file)
-    say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
+    terminal.print_result(text, lambda: prediction_to_json(ranks, prediction, named), json_file)
+    terminal.say(f"Next: {_next(traces, prediction, named, several=len(recorded) > 1)}")
 
 
 def _scenario(
-    drop_syncs: tuple[str, ...], machine: MachineFile | None, options: Mapping[str, Any]
-) -> "tuple[Scenario, bool, MachineFile | None]":
+    drop_syncs: tuple[str, ...], machine: inputs.MachineFile | None, options: Mapping[str, Any]
+) -> "tuple[Scenario, bool, inputs.MachineFile | None]":
     """Return the scenario, whether to compare the usual ones instead, and the bench if its rates matter."""
     from msgspec.structs import replace
 
@@ -157,10 +128,10 @@ def _scenario(
     return replace(scenario, machine=machine and machine.pinning.rates), usual, machine
 
 
-def _refuse_rates(machine: MachineFile | None, scenario: "Scenario") -> None:
-    """Refuse rates of pinned copies for a change that pins none."""
+def _refuse_rates(machine: inputs.MachineFile | None, scenario: "Scenario") -> None:
     if scenario.pinned_gbps or (machine and not machine.is_default):
-        fail(f"--{'pinned-gbps' if scenario.pinned_gbps else 'machine'} is about copies that become pinned; add --pin")
+        option = "--pinned-gbps" if scenario.pinned_gbps else "--machine"
+        terminal.fail(f"{option} is about copies that become pinned; add --pin")
 
 
 def _refuse_unfit(replay: "Replay") -> None:
@@ -171,11 +142,10 @@ def _refuse_unfit(replay: "Replay") -> None:
     for rank in replay.ranks:
         reason = withheld_kinds(doubts_of(rank, replay)).estimate
         if reason:
-            fail(f"{rank.trace.path}: has {reason.what}, so pinprof cannot predict a change; {reason.remedy}")
+            terminal.fail(f"{rank.trace.path}: has {reason.what}, so pinprof cannot predict a change; {reason.remedy}")
 
 
-def _options(scenario: "Scenario", machine: MachineFile | None) -> str:
-    """Return the options that make a scenario."""
+def _options(scenario: "Scenario", machine: inputs.MachineFile | None) -> str:
     words = [f"--drop-syncs {shlex.quote(place)}" for place in scenario.drop_syncs]
     flags = [name for name in scenario.__struct_fields__ if getattr(scenario, name) is True]
     words += [f"--{name.replace('_', '-')}" for name in flags]
@@ -203,8 +173,8 @@ def _next(
 @click.command(short_help="Compare a predicted saving with the measured one.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
-@json_option("the comparison")
-@force_option
+@terminal.json_option("the comparison")
+@terminal.force_option
 def verify(before: str, after: str, json_file: str | None, *, force: bool) -> None:
     """Compare the saving that the trace BEFORE a fix predicts with the one measured in the trace AFTER it.
 
@@ -214,85 +184,65 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
     \b
     Examples:
       pinprof verify before.json.gz after.json.gz
-      pinprof verify before.json.gz after.json.gz --json verified.json
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.prediction.verification import verify as verified
     from pinprof.report.whatif.json import verification_to_json
     from pinprof.report.whatif.text import verified_to_text
 
-    check_outputs((json_file,), force=force, reads=(before, after))
-    refuse_two_inputs((before, after))
-    old, old_profile = _measured(before)
-    new, new_profile = _measured(after)
-    verification = verified(old, old_profile, new, new_profile)
+    terminal.check_outputs((json_file,), force=force, reads=(before, after))
+    inputs.refuse_two_inputs((before, after))
+    old, new = (inputs.read(inputs.one_trace(side), inputs.analysing()) for side in (before, after))
+    verification = verified(old.details, old.profile, new.details, new.profile)
     text = partial(verified_to_text, old.trace, verification)
-    print_result(text, lambda: verification_to_json(verification), json_file)
-    say(f"Next: pinprof whatif {shlex.quote(after)}")
-
-
-def _measured(path: str) -> "tuple[Details, Profile]":
-    from pinprof.details import details_of
-    from pinprof.measurement.measure import profile_of
-    from pinprof.replay import Replay
-
-    def measured(trace: "Trace", _: object) -> "tuple[Details, Profile]":
-        details = details_of(trace)
-        return details, profile_of(details, Replay([details]))
-
-    return read(one_trace(path), measured)
+    terminal.print_result(text, lambda: verification_to_json(verification), json_file)
+    terminal.say(f"Next: pinprof whatif {shlex.quote(after)}")
 
 
 @click.command(short_help="Show what changed between two traces.")
 @click.argument("before", type=click.Path())
 @click.argument("after", type=click.Path())
-@json_option("the comparison")
+@terminal.json_option("the comparison")
 @click.option("--brief", is_flag=True, help="With --json: only what changed, in at most 6 kB.")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with both timelines on one time axis.")
 @click.option("--full", is_flag=True, help="Print all tables: figures, copies, waits and findings.")
-@force_option
+@terminal.force_option
 def compare(
     before: str, after: str, json_file: str | None, html_file: str | None, *, brief: bool, full: bool, force: bool
 ) -> None:
     """Show what changed between the traces BEFORE and AFTER: the step, copies and their overlap, waits, findings.
 
-    A difference counts if it exceeds the noise: the spread over the steps of the recordings. The spread of a step that
-    pinprof run measured without the profiler goes from its 10th to its 90th percentile; that of an estimated step is
-    the range of the estimate. Waits and findings match by cause, file, function and op, because lines move with every
-    edit; one that is in another function of AFTER has moved. pinprof does not compare figures that a trace cannot tell,
-    and says why.
-
-    BEFORE and AFTER are each one trace: a file, a URL or - for standard input, as for pinprof report.
+    BEFORE and AFTER are each one trace: a file, a URL or - for standard input, as for pinprof report. A difference
+    counts if it exceeds the noise: the spread over the steps of the recordings, or the range of an estimated
+    step. Waits and findings match by cause, file, function and op, because lines move with every edit; one that is in
+    another function of AFTER has moved.
 
     \b
     Examples:
       pinprof compare before.json.gz after.json.gz
-      pinprof compare before.json.gz after.json.gz --full
       pinprof compare before.json.gz after.json.gz --html compare.html
       pinprof compare before.json.gz after.json.gz --json | jq .sentence
-      pinprof compare before.json.gz after.json.gz --json --brief
-      ssh host cat after.json.gz | pinprof compare before.json.gz -
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.comparison import compare as compared
 
     if brief and not json_file:
-        fail("--brief is about the JSON; add --json")
-    check_outputs((json_file, html_file), force=force, reads=(before, after))
-    refuse_two_inputs((before, after))
-    old, new = (read(one_trace(side), analysing()) for side in (before, after))
+        terminal.fail("--brief is about the JSON; add --json")
+    terminal.check_outputs((json_file, html_file), force=force, reads=(before, after))
+    inputs.refuse_two_inputs((before, after))
+    old, new = (inputs.read(inputs.one_trace(side), inputs.analysing()) for side in (before, after))
     comparison = compared(old, new)
     if "-" not in (json_file, html_file):
         from pinprof.report.comparison.text import comparison_to_text, to_brief
 
-        show_text(comparison_to_text if full else to_brief, comparison, end="" if full else "\n")
+        terminal.show_text(comparison_to_text if full else to_brief, comparison, end="" if full else "\n")
     if json_file:
         from pinprof.report.comparison.json import comparison_to_brief_json, comparison_to_json
 
-        write(json_file, (comparison_to_brief_json if brief else comparison_to_json)(comparison))
+        terminal.write(json_file, (comparison_to_brief_json if brief else comparison_to_json)(comparison))
     if html_file:
         from pinprof.report.comparison.page import to_html
 
-        with progress("drawing the page"):
+        with terminal.progress("drawing the page"):
             page = to_html(old, new, comparison)
-        write(html_file, page)
+        terminal.write(html_file, page)
     if not json_file and not html_file and STANDARD_INPUT not in (before, after):
-        say(f"Next: pinprof compare {shlex.join((before, after))} --html compare.html")
+        terminal.say(f"Next: pinprof compare {shlex.join((before, after))} --html compare.html")

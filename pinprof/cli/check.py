@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from pinprof.check.limits import QUANTITIES, Limits, find_config, read_config
+from pinprof.cli.inputs import each_outcome
 from pinprof.cli.terminal import PIPED_COLUMNS, check_outputs, fail, force_option, page_options, say, write
-from pinprof.cli.traces import each_outcome
+from pinprof.ground.errors import TraceError
 
 if TYPE_CHECKING:
     from pinprof.check.baseline import Baseline, BaselineTrace
@@ -43,14 +44,7 @@ def limit_options(command: Callable[..., int]) -> Callable[..., int]:
 )
 @click.option("--config", metavar="FILE", help="Read limits from [tool.pinprof.check] of this file [pyproject.toml].")
 @click.option("--some-ranks", is_flag=True, help="Accept a job without the traces of all its ranks.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(CHECK_FORMATS),
-    default="text",
-    show_default=True,
-    help="What to write.",
-)
+@click.option("--format", "output_format", type=click.Choice(CHECK_FORMATS), default="text", show_default=True)
 @click.option("-o", "output", metavar="FILE", default="-", help="Where to write it; - is standard output.")
 @force_option
 def check(
@@ -68,15 +62,13 @@ def check(
     """Check traces against limits, and fail if a trace breaks one: a gate for CI.
 
     TRACE is a file, a URL, - for standard input, or a folder or quoted pattern, as for pinprof report. Each limit is
-    an option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0). pinprof takes the
-    nearest pyproject.toml with a table [tool.pinprof], from the working folder up to the top of the repository; an
-    option overrides it. With a baseline, the check fails only for what is new or worse: waits at new places, and
-    figures that break their limit and are worse than in the baseline. Without limits it compares every figure.
+    an option, or a key in the table [tool.pinprof.check] of pyproject.toml (max-hidden-syncs = 0), which an option
+    overrides. With a baseline, the check fails only for what is new or worse: waits at new places, and figures that
+    break their limit and are worse than in the baseline. Without limits it compares every figure.
 
-    Only what pinprof can judge passes. These are unknown, and the check gives the reason and the way out: a trace that
-    cannot be read or has lost its end, a rank of the job without a trace, and a limit on a figure that the trace does
-    not show. In a folder pinprof judges every .json, .json.gz and .json.zst at the top; if it holds other JSON, give
-    a pattern.
+    Only what pinprof can judge passes: a trace that cannot be read or has lost its end, a rank of the job without a
+    trace, and a limit on a figure that the trace does not show are unknown. In a folder pinprof judges every .json,
+    .json.gz and .json.zst at the top.
 
     Exit status: 0 if all limits are kept; 1 if a limit is certainly broken, whatever else is unknown; 2 if none is
     broken but something is unknown, no limit is set, or the input is unusable.
@@ -84,7 +76,6 @@ def check(
     \b
     Examples:
       pinprof check trace.json.gz --max-hidden-syncs 0 --min-overlap 0.9
-      pinprof check run/ --max-exposed-ms 0.5 --format github
       pinprof check trace.json.gz --max-hidden-syncs 0 --format sarif -o pinprof.sarif
       pinprof report main.json.gz --json baseline.json
       pinprof check branch.json.gz --baseline baseline.json
@@ -93,7 +84,6 @@ def check(
     from pinprof.check.baseline import read_baseline
     from pinprof.check.figures import measure_figures
     from pinprof.check.judge import NOT_JUDGED, NOT_KEPT, judge_all, outcome
-    from pinprof.ground.errors import TraceError
 
     limits, file = _limits(config, options, is_compared=baseline is not None)
     check_outputs((output,), force=force, reads=(*traces, baseline, file))
@@ -117,10 +107,7 @@ def check(
 def _limits(
     config: str | None, options: "Mapping[str, float | None]", *, is_compared: bool
 ) -> "tuple[Limits, str | None]":
-    """Return the limits, and the project's file if it sets some; an option overrides the file.
-
-    Exits if no limit is set.
-    """
+    """Return the limits, and the project's file if it sets some; an option overrides it. Exit if no limit is set."""
     from_options = {key: value for key, value in options.items() if value is not None}
     path, from_file = find_config(_working_folder()) if config is None else (config, read_config(config))
     if config is not None and from_file is None:
@@ -166,16 +153,13 @@ def _matched(
 
 
 def _unknown(checked: "Sequence[Checked]") -> str:
-    """Return the first unknown verdict, and how many more there are; empty if none is unknown."""
-    unknown = [
-        f"{trace.path}: {verdict.sentence}" for trace in checked for verdict in trace.verdicts if verdict.unknown
-    ]
+    verdicts = [(trace.path, verdict) for trace in checked for verdict in trace.verdicts]
+    unknown = [f"{path}: {verdict.sentence}" for path, verdict in verdicts if verdict.unknown]
     more = f" (and {len(unknown) - 1} more could not be judged)" if len(unknown) > 1 else ""
     return unknown[0] + more if unknown else ""
 
 
 def _render(checked: "Sequence[Checked]", output_format: str, *, to_terminal: bool) -> str:
-    """Return the check in a format; text fits the terminal that shows it."""
     if output_format != "text":
         from pinprof.report.check import to_github, to_junit, to_sarif
 

@@ -3,12 +3,11 @@
 import inspect
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from pinprof.cli.terminal import fail, page_options, say, show
 from pinprof.ground.standard_streams import is_terminal
@@ -18,11 +17,9 @@ if TYPE_CHECKING:
     from pinprof.report.explain import Guide
 
 MAX_SUGGESTED_NAMES = 6
-"""Of an error for an unknown name."""
 WIDEST_GUIDE_COLUMNS = 110
 """A guide in a wider terminal: longer lines are hard to read."""
 API = "api"
-"""The topic that shows the Python API; no file has its text."""
 API_HEAD = """\
 # The Python API
 
@@ -36,7 +33,6 @@ REPORT_CLASSES = ("Report", "JobReport", "ComparisonReport")
 
 
 def _topics() -> dict[str, str]:
-    """Return the titles of all rules and guides."""
     from pinprof.report.explain import guides
     from pinprof.rules.search import RULES
 
@@ -44,25 +40,8 @@ def _topics() -> dict[str, str]:
     return {**rules, **texts, API: "The Python API"}
 
 
-def _schemas() -> dict[str, str]:
-    """Return the descriptions of all schemas."""
-    from pinprof.report.schema import DOCUMENTS, to_schema
-
-    return {name: to_schema(document)["description"] for name, document in DOCUMENTS.items()}
-
-
-def _completing(titles: Callable[[], dict[str, str]]) -> Callable[..., list[CompletionItem]]:
-    """Return what completes an argument with the names that begin like this."""
-
-    def complete(_context: click.Context, _param: click.Parameter, begun: str) -> list[CompletionItem]:
-        named = titles().items()
-        return [CompletionItem(name, help=title) for name, title in named if name.lower().startswith(begun.lower())]
-
-    return complete
-
-
 @click.command(short_help="Explain a rule, or show a guide, such as recording or what-if.")
-@click.argument("topic", required=False, shell_complete=_completing(_topics))
+@click.argument("topic", required=False)
 @click.option("--path", "as_path", is_flag=True, help="Print the path of a guide's file instead, to copy it.")
 def explain(topic: str | None, *, as_path: bool) -> None:
     """Explain a TOPIC: a rule in full, a guide, or the Python API.
@@ -100,7 +79,6 @@ def explain(topic: str | None, *, as_path: bool) -> None:
 
 
 def _page(text: str) -> None:
-    """Show a text, page by page if it is longer than the terminal."""
     if is_terminal(sys.stdout) and is_terminal(sys.stdin) and text.count("\n") >= shutil.get_terminal_size().lines:
         click.echo_via_pager(text)
     else:
@@ -108,10 +86,7 @@ def _page(text: str) -> None:
 
 
 def _known(name: str, titles: Mapping[str, str], what: str) -> str:
-    """Return the known name that is meant, whose case does not matter; otherwise end and name those that are like it.
-
-    `titles` are those of the known names; `what` says in the error what such a name stands for.
-    """
+    """Return the known name that is meant, in capitals or not; otherwise fail, and name those that are like it."""
     word, known = name.casefold(), {original.casefold(): original for original in titles}
     if word not in known:
         close = [original for original, title in titles.items() if word and word in f"{original} {title}".casefold()]
@@ -162,7 +137,7 @@ def _first_paragraph(value: object) -> str:
 
 
 @click.command()
-@click.argument("name", required=False, shell_complete=_completing(_schemas))
+@click.argument("name", required=False)
 def schema(name: str | None) -> None:
     """Print the JSON Schema of what a command writes with --json.
 
@@ -173,7 +148,6 @@ def schema(name: str | None) -> None:
     \b
     Examples:
       pinprof schema
-      pinprof schema report
       pinprof schema report > report.schema.json
     """  # noqa: D301  click looks for the backspace itself
     import json
@@ -181,7 +155,7 @@ def schema(name: str | None) -> None:
     from pinprof.report.schema import DOCUMENTS, to_schema
 
     if name is None:
-        show("".join(f"{known:13} {description}\n" for known, description in _schemas().items()))
+        show("".join(f"{known:13} {to_schema(document)['description']}\n" for known, document in DOCUMENTS.items()))
         return
     command = _known(name, dict.fromkeys(DOCUMENTS, ""), f"schema; there are {', '.join(DOCUMENTS)}")
     show(json.dumps(to_schema(DOCUMENTS[command]), indent=2, ensure_ascii=False) + "\n")

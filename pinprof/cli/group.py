@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from pinprof.cli.terminal import Ended, ended_by_signals, fail, give_up_output, make_writable
@@ -37,20 +36,11 @@ SECTIONS = {
     "Look at this machine": ("bench", "workload", "doctor"),
 }
 """The commands by use; `short_help` of each says what it does."""
-OTHER_COMMANDS = "More"
-"""The section of all other commands."""
 TRACE_ENDINGS = (".json", ".gz", ".zst")
-HELP, VERSION = "help", "version"
-"""Options that can also be written as commands."""
-COMMANDS_OF_OTHERS = {"diff": "compare"}
-"""Commands of other tools, and what does the same here."""
 MIN_COMMAND_SIMILARITY = 0.6
 """Of difflib: a word less like a command than this is not taken for a mistyped one."""
 
 OUTPUT_PARAMETERS = {"json_file", "html_file", "output"}
-"""Parameters that name a file to write."""
-TRIED_PAGE_OPTIONS = {"-o", "--output", "-f", "--out"}
-"""Options that people try for the page, which is --html."""
 SIGNAL_STATUS_BASE = 128
 """What a shell adds to the number of the signal that ended a program, for its exit code."""
 
@@ -74,7 +64,8 @@ class Pinprof(click.Group):
         except click.exceptions.Abort as abort:  # click's own, of an interruption before a command runs
             _interrupted(abort.__cause__)
         except click.UsageError as error:
-            fail(f"{error.format_message()}{_correction(error)} ({self._command_path(error, args)} --help explains)")
+            command = error.ctx.command_path if error.ctx else "pinprof"
+            fail(f"{error.format_message()}{_correction(error)} ({command} --help explains)")
         except click.ClickException as error:
             fail(error.format_message())
         except PinprofError as error:
@@ -88,13 +79,6 @@ class Pinprof(click.Group):
         except Exception as error:  # noqa: BLE001  exit status 1 is that of a limit that was not kept
             _unexpected(error)
         sys.exit(status if isinstance(status, int) else 0)
-
-    def _command_path(self, error: click.UsageError, args: Sequence[str] | None) -> str:
-        """Return the command that was used wrongly; click does not name it for an option without its value."""
-        if error.ctx:
-            return error.ctx.command_path
-        words = sys.argv[1:] if args is None else args
-        return " ".join(("pinprof", *(word for word in words[:1] if word in self.commands)))
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Parse the arguments; click prints the help here."""
@@ -113,15 +97,9 @@ class Pinprof(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; without any, say what pinprof is and exit."""
-        if ctx.resilient_parsing:
-            return super().parse_args(ctx, args)
-        if not args:
+        if not args and not ctx.resilient_parsing:
             click.echo(WELCOME, nl=False)
             ctx.exit()
-        if args[0] == HELP:
-            args = [*(name for name in args[1:2] if name in self.commands), f"--{HELP}"]
-        elif args[0] == VERSION:
-            args = [f"--{VERSION}"]
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -137,25 +115,16 @@ class Pinprof(click.Group):
             return super().resolve_command(ctx, args)
         name = command_for(word)
         if name is None:
-            raise click.UsageError(
-                f"{word} is neither a command nor a file{_did_you_mean(word, self.list_commands(ctx))}", ctx
-            )
-        command = self.get_command(ctx, name)
-        if name == "run" and command is not None:
-            from pinprof.cli.script import with_own_options_first
+            close = get_close_matches(word.lower(), self.list_commands(ctx), n=1, cutoff=MIN_COMMAND_SIMILARITY)
+            meant = f"; did you mean pinprof {close[0]}?" if close else ""
+            raise click.UsageError(f"{word} is neither a command nor a file{meant}", ctx)
+        return name, self.get_command(ctx, name), args
 
-            args = with_own_options_first(command, word, args[1:])
-        return name, command, args
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's own
         """Write the commands by use."""
-        named = {name for names in SECTIONS.values() for name in names}
-        others = tuple(name for name in self.list_commands(ctx) if name not in named)
-        for title, names in (*SECTIONS.items(), (OTHER_COMMANDS, others)):
-            commands = [(name, self.commands[name].get_short_help_str(formatter.width)) for name in names]
-            if commands:
-                with formatter.section(title):
-                    formatter.write_dl(commands)
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(formatter.width)) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands that begin like this; if there are none, files."""
@@ -172,34 +141,14 @@ def command_for(word: str) -> str | None:
     return "report" if Path(word).exists() else None
 
 
-def _did_you_mean(word: str, commands: list[str]) -> str:
-    """Ask for the most similar command; empty if none is similar."""
-    word = word.lower()
-    known = [*commands, HELP, VERSION, *COMMANDS_OF_OTHERS]
-    close = get_close_matches(word.lower(), known, n=1, cutoff=MIN_COMMAND_SIMILARITY)
-    return f"; did you mean pinprof {COMMANDS_OF_OTHERS.get(close[0], close[0])}?" if close else ""
-
-
 def _correction(error: click.UsageError) -> str:
-    """Return how to correct a wrong usage, to append to click's message; empty if that message is enough."""
-    ctx = error.ctx
-    if ctx is None:
-        return ""
-    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
-        output = next((param for param in ctx.command.params if _took_a_file(ctx, param)), None)
-        return f" {output.opts[-1]} took {ctx.params[output.name or '']} for the file to write" if output else ""
-    options = {name for param in ctx.command.params for name in param.opts}
-    if isinstance(error, click.NoSuchOption) and error.option_name in TRIED_PAGE_OPTIONS and "--html" in options:
-        return " --html FILE writes the page, and --json FILE the figures"
+    """Return which option took the missing argument for the file to write; empty if none did."""
+    if error.ctx and isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument):
+        for param in error.ctx.command.params:
+            value = error.ctx.params.get(param.name or "")
+            if param.name in OUTPUT_PARAMETERS and isinstance(value, str) and Path(value).exists():
+                return f" {param.opts[-1]} took {value} for the file to write"
     return ""
-
-
-def _took_a_file(ctx: click.Context, param: click.Parameter) -> bool:
-    """Return whether an option for an output got the name of a file that exists."""
-    name = param.name or ""
-    value = ctx.params.get(name)
-    is_given = name in OUTPUT_PARAMETERS and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    return is_given and isinstance(value, str) and Path(value).exists()
 
 
 @contextmanager
@@ -220,7 +169,6 @@ def _interrupted(by: BaseException | None) -> NoReturn:
 
 
 def _unexpected(error: Exception) -> NoReturn:
-    """Say that pinprof itself failed, and how to report that."""
     if os.environ.get(TRACEBACK_VARIABLE):
         with suppress(OSError):
             traceback.print_exception(error)

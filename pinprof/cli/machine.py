@@ -10,42 +10,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.cli.terminal import (
-    check_outputs,
-    fail,
-    force_option,
-    json_option,
-    page_options,
-    progress,
-    say,
-    show,
-    write,
-)
-from pinprof.ground.packages import PACKAGES, Package
+from pinprof.cli import terminal
+from pinprof.ground.errors import CaptureError
+from pinprof.ground.packages import PACKAGES
 from pinprof.version import VERSION
 
 if TYPE_CHECKING:
     from pinprof.bench.experiment import Experiment, Size
-    from pinprof.bench.judge import Claim
     from pinprof.bench.results import Bench
 
 CASE_TIMEOUT_S = 300.0
 RECORDED_CASE_SUFFIXES = (".json.gz", ".json")
 PACKAGE_NAME_COLUMNS = 22
-"""Columns for the name of a package."""
 
 
 @click.command(short_help="Measure what copies to the GPU cost here, and which advice holds.")
 @click.option("--only", metavar="LIST", help="Run only these, by number or name: E1,E4 or copy_overlap.")
-@click.option(
-    "--quick",
-    is_flag=True,
-    help="Run smaller sizes in one round: in a quarter of the time, but with a less reliable spread.",
-)
+@click.option("--quick", is_flag=True, help="Run smaller sizes in one round: faster, with a less reliable spread.")
 @click.option("--rates", is_flag=True, help="Measure only what predictions use, in half a minute.")
-@json_option("the results")
+@terminal.json_option("the results")
 @click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
-@force_option
+@terminal.force_option
 def bench(
     only: str | None, json_file: str | None, html_file: str | None, *, quick: bool, rates: bool, force: bool
 ) -> None:
@@ -59,22 +44,20 @@ def bench(
     \b
     Examples:
       pinprof bench
-      pinprof bench --quick --only E1,E4
       pinprof bench --json bench.json --html bench.html
       pinprof bench --rates --json rates.json  # for pinprof report --machine rates.json
-      pinprof bench --only copy_overlap --json | jq '.results[0].figures'
       pinprof workload --list                # what the experiments are
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.bench import EXPERIMENTS, experiment_of
     from pinprof.bench.catalogue.bandwidth import RATES
 
     if rates and (only is not None or quick):
-        fail("--rates measures what predictions use, and no experiment: leave out --only and --quick")
+        terminal.fail("--rates measures what predictions use, and no experiment: leave out --only and --quick")
     chosen = [experiment_of(name) for name in only.split(",")] if only is not None else list(EXPERIMENTS)
     chosen = [RATES] if rates else chosen
     if len({experiment.number for experiment in chosen}) < len(chosen):
-        fail(f"--only {only}: names an experiment twice")
-    check_outputs((json_file, html_file), force=force)
+        terminal.fail(f"--only {only}: names an experiment twice")
+    terminal.check_outputs((json_file, html_file), force=force)
     need_gpu(chosen, to_people="-" not in (json_file, html_file))
     results = measured(chosen, quick=quick)
     if "-" not in (json_file, html_file):
@@ -82,24 +65,24 @@ def bench(
     if json_file:
         from pinprof.report.bench.view import bench_to_json
 
-        write(json_file, bench_to_json(results))
+        terminal.write(json_file, bench_to_json(results))
     if html_file:
         from pinprof.report.bench.page import to_html
 
-        with progress("drawing the page"):
+        with terminal.progress("drawing the page"):
             page = to_html(results)
-        write(html_file, page)
+        terminal.write(html_file, page)
     if not json_file and not html_file:
-        say("Next: pinprof bench --json bench.json --html bench.html")
+        terminal.say("Next: pinprof bench --json bench.json --html bench.html")
     if not any(result.figures for result in results.results):
-        fail("none of the experiments gave a figure")
+        terminal.fail("none of the experiments gave a figure")
 
 
 def measured(experiments: Sequence["Experiment"], *, quick: bool) -> "Bench":
     """Return what the experiments measure on this machine."""
     from pinprof.bench.runner import run_bench
 
-    with progress("starting the GPU") as update:
+    with terminal.progress("starting the GPU") as update:
 
         def on_progress(far: str, experiment: "Experiment", last: str) -> None:
             update(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
@@ -111,16 +94,12 @@ def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
     """Print the figures, as wide as the terminal; `recorded` marks the figures that pinprof ships."""
     from pinprof.report.bench.view import bench_to_text
 
-    width, color = page_options()
-    show(bench_to_text(bench, width=width, color=color, recorded=recorded))
+    width, color = terminal.page_options()
+    terminal.show(bench_to_text(bench, width=width, color=color, recorded=recorded))
 
 
 def need_gpu(experiments: Sequence["Experiment"], *, to_people: bool = True) -> None:
-    """Without a GPU, print the recorded figures of another machine, marked as such, and exit.
-
-    The exit status is that of unusable input, so that no script takes these figures for its own. `to_people` is false
-    if a program reads standard output.
-    """
+    """Without a GPU, print the recorded figures of another machine, marked as such, and exit as for unusable input."""
     from msgspec.structs import replace
 
     from pinprof.bench.results import BenchError, recorded
@@ -134,7 +113,7 @@ def need_gpu(experiments: Sequence["Experiment"], *, to_people: bool = True) -> 
             bench, numbers = recorded(), {experiment.number for experiment in experiments}
             shown = [result for result in bench.results if result.number in numbers]
             print_bench(replace(bench, results=shown), recorded=True)
-    fail(f"nothing was measured: {why}")
+    terminal.fail(f"nothing was measured: {why}")
 
 
 class Experiments(click.Group):
@@ -170,7 +149,6 @@ def workload(context: click.Context, *, listed: bool) -> None:
     \b
     Examples:
       pinprof workload --list
-      pinprof workload E1 --floats 10000000
       pinprof workload copy_overlap --record e4.json.gz
       pinprof report e4.side-stream-pinned.json.gz
     """  # noqa: D301  click looks for the backspace itself
@@ -179,16 +157,14 @@ def workload(context: click.Context, *, listed: bool) -> None:
     if listed:
         width = max(len(experiment.name) for experiment in EXPERIMENTS)
         for experiment in EXPERIMENTS:
-            show(f"{experiment.number:<4} {experiment.name:<{width}}  {experiment.summary}\n")
+            terminal.show(f"{experiment.number:<4} {experiment.name:<{width}}  {experiment.summary}\n")
     elif context.invoked_subcommand is None:
-        fail("name an experiment; pinprof workload --list lists them")
+        terminal.fail("name an experiment; pinprof workload --list lists them")
 
 
 def _command(experiment: "Experiment") -> click.Command:
     options = [
-        click.Option(
-            ["--record"], metavar="FILE", help="Record each case as a trace, with the case in the file's name."
-        ),
+        click.Option(["--record"], metavar="FILE", help="Record each case as a trace, with the case in its name."),
         click.Option(["--quick"], is_flag=True, help="Run smaller sizes in fewer rounds."),
         click.Option(["--force"], is_flag=True, help="Overwrite output files that exist."),
     ]
@@ -211,54 +187,39 @@ def _option(size: "Size") -> click.Option:
 
 
 def _help(experiment: "Experiment") -> str:
-    from pinprof.bench.experiment import TEXTS_WITH_CLAIMS
-
     figures = "; ".join(f"{figure.name} {value:g}" for figure, value in (experiment.published or {}).items())
-    texts = dict.fromkeys(source.split(":")[0] for claim in experiment.claims for source in claim.sources.split("; "))
     parts = (
         f"{experiment.number}: {experiment.summary}.",
-        *(_claim(claim) for claim in experiment.claims),
-        _paragraph("Who claims it:", [f"{source}: {TEXTS_WITH_CLAIMS[source]}" for source in texts]),
+        *(f"Claim ({claim.sources}): {claim.text}." for claim in experiment.claims),
         f"Published: {figures}." if figures else "",
         f"Different from the text: {experiment.changed}." if experiment.changed else "",
-        _paragraph("Cases that --record records:", [case.name for case in experiment.cases]),
+        f"Cases that --record records: {'; '.join(case.name for case in experiment.cases)}.",
     )
-    return "\n\n".join(part for part in parts if part)
-
-
-def _claim(claim: "Claim") -> str:
-    return f"Claim ({claim.sources}): {claim.text}." + (f" Shown: {claim.shows}." if claim.shows else "")
-
-
-def _paragraph(title: str, lines: Sequence[str]) -> str:
-    """Return a paragraph that click leaves as it is."""
-    return "\n".join(("\b", title, *(f"  {line}" for line in lines)))
+    return "\n\n".join(filter(None, parts))
 
 
 def _run_experiment(
     experiment: "Experiment", *, record: str | None, quick: bool, force: bool, **sizes: int | None
 ) -> None:
     chosen = experiment.resized({name: value for name, value in sizes.items() if value is not None})
-    if chosen.number == "E13" and chosen.defaults(quick=quick)["least"] > chosen.defaults(quick=quick)["most"]:
-        fail("--least is more than --most")
     files = [_file(record, case.name) for case in chosen.cases] if record is not None else []
     traces = [str(trace) for file in files for trace in chosen.traces(file)]
-    check_outputs(traces, force=force)
+    terminal.check_outputs(traces, force=force)
     need_gpu([experiment])
     if record is None:
         print_bench(measured([chosen], quick=quick))
-        say(f"Next: pinprof workload {experiment.number} --record {experiment.name}.json.gz")
+        terminal.say(f"Next: pinprof workload {experiment.number} --record {experiment.name}.json.gz")
         return
     for number, file in enumerate(files):
         _record(chosen, number, file, quick=quick)
-    say(f"Next: pinprof report {shlex.quote(traces[-1])}")
+    terminal.say(f"Next: pinprof report {shlex.quote(traces[-1])}")
 
 
 def _file(record: str, case: str) -> Path:
     """Return the file to which to record a case: its name without what file names should not have comes in between."""
     suffix = next((suffix for suffix in RECORDED_CASE_SUFFIXES if record.endswith(suffix)), None)
     if suffix is None:
-        fail(f"{record}: a trace's name must end in {' or '.join(RECORDED_CASE_SUFFIXES)}")
+        terminal.fail(f"{record}: a trace's name must end in {' or '.join(RECORDED_CASE_SUFFIXES)}")
     slug = re.sub(r"[^a-z0-9_]+", "-", case.lower()).strip("-")
     return Path(f"{record.removesuffix(suffix)}.{slug}{suffix}")
 
@@ -266,17 +227,16 @@ def _file(record: str, case: str) -> Path:
 def _record(experiment: "Experiment", case: int, file: Path, *, quick: bool) -> None:
     """Record a case in a new process: a process that has recorded one cannot time the next."""
     from pinprof.bench.runner import OtherProcess, OtherProcessError, recorded_case
-    from pinprof.ground.errors import CaptureError
 
     name = experiment.cases[case].name
-    with progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:
+    with terminal.progress(f"recording {experiment.number}: {name}"), closing(OtherProcess()) as process:
         arguments = experiment.name, experiment.defaults(quick=quick), case, str(file.absolute())
         try:
             list(process.call(recorded_case, *arguments, timeout_s=CASE_TIMEOUT_S))
         except OtherProcessError as error:
             raise CaptureError(f"{experiment.number}, {name}: {error}") from error
     for trace in experiment.traces(file):
-        say(f"Wrote {trace}")
+        terminal.say(f"Wrote {trace}")
 
 
 @click.command(short_help="Say what is installed here, what is missing, and what each is for.")
@@ -290,19 +250,14 @@ def doctor() -> None:
     Examples:
       pinprof doctor
     """  # noqa: D301  click looks for the backspace itself
-    show(f"pinprof {VERSION} on Python {platform.python_version()}, {platform.system()} {platform.machine()}\n")
-    packages = [package for package in PACKAGES if package.is_needed]
-    show("\nWith pinprof\n" + "".join(_package_line(package) for package in packages if not package.extra))
-    show("\nBy its extras\n" + "".join(_package_line(package) for package in packages if package.extra))
-    show(f"\nGPU\n  {_gpu()}\n")
-
-
-def _package_line(package: Package) -> str:
-    state = package.version or f"missing, for {package.use.replace('`', '')}: {package.install}"
-    return f"  {package.name:{PACKAGE_NAME_COLUMNS}} {state}\n"
-
-
-def _gpu() -> str:
     from pinprof.gpu import gpu_of_torch, why_no_gpu
 
-    return why_no_gpu() or gpu_of_torch()
+    system = f"{platform.system()} {platform.machine()}"
+    terminal.show(f"pinprof {VERSION} on Python {platform.python_version()}, {system}\n")
+    for title, is_extra in (("With pinprof", False), ("By its extras", True)):
+        terminal.show(f"\n{title}\n")
+        for package in PACKAGES:
+            if package.is_needed and bool(package.extra) == is_extra:
+                state = package.version or f"missing, for {package.use.replace('`', '')}: {package.install}"
+                terminal.show(f"  {package.name:{PACKAGE_NAME_COLUMNS}} {state}\n")
+    terminal.show(f"\nGPU\n  {why_no_gpu() or gpu_of_torch()}\n")

@@ -10,6 +10,7 @@ import msgspec
 
 from pinprof.capture.options import RecordingOptions, on_command_line
 from pinprof.capture.steps.sources import AUTO, SOURCES_BY_OPTION, STEP_CALLS
+from pinprof.cli.inputs import NO_SOURCE, MachineFile, code_of, machine_option
 from pinprof.cli.run_report import give_up, report_outcome, say_verdict
 from pinprof.cli.script import (
     BeforeScript,
@@ -22,8 +23,7 @@ from pinprof.cli.script import (
     outputs_of,
     refuse_no_script,
 )
-from pinprof.cli.terminal import Spent, check_outputs, fail, force_option, say, step_counter, users_program
-from pinprof.cli.traces import NO_SOURCE, MachineFile, code_of, machine_option
+from pinprof.cli.terminal import check_outputs, fail, force_option, say, step_counter, users_program
 from pinprof.ground.errors import CaptureError, TooFewSteps
 from pinprof.ground.host_time import HOST_TIME
 from pinprof.ground.units import counted
@@ -33,15 +33,14 @@ if TYPE_CHECKING:
     from pinprof.capture.script import ScriptRun
 
 OFFERED_OPTIONS = {field.name: field for field in msgspec.structs.fields(RecordingOptions) if get_args(field.type)}
-"""The fields of `RecordingOptions` that are options, with their help."""
 MAX_RERUN_S = 120.0
 """A script that has too few steps, and took no longer than this, runs once more to record fewer."""
 
 
 HELP = """Run a training SCRIPT with ARGS as python does, record some of its steps, and report on them.
 
-Options of pinprof come before SCRIPT; all options after it belong to the script. The short form, pinprof SCRIPT, also
-takes options of pinprof after the script, if the script reads no arguments.
+Options of pinprof come before SCRIPT; all options after it belong to the script. The short form is
+pinprof SCRIPT.
 
 pinprof finds the steps by the batches and the optimizer steps of the script. Without these it takes calls of
 backward, then calls of the outermost module, and last, after 30 s of work, a stretch of 3 s. After a warm-up it times
@@ -73,15 +72,11 @@ and the fix. The exit status is the script's own. The guard sees only the script
 Examples:
   pinprof run train.py --epochs 1
   pinprof run -m my_package.train --epochs 1
-  pinprof run --steps 3 -o slow.json.gz train.py --batch-size 64
   pinprof run --repeat 3 train.py
   pinprof run --every 1000 train.py
   pinprof run --step-marker Trainer.train_step train.py
-  torchrun --nproc-per-node 2 -m pinprof run train.py
   torchrun --nproc-per-node 8 -m pinprof run -o run/ --job-report train.py
-  pinprof run -o run/ main.py --multiprocessing-distributed
   pinprof run -m torch.distributed.run --nproc-per-node 2 train.py
-  pinprof run -m accelerate.commands.launch train.py
   pinprof run --guard train.py --epochs 1
 """
 
@@ -164,16 +159,16 @@ def run(
         guard_script(script, args, module=module)
     outputs = _checked_outputs(script, args, output, machine, module=module, of_job=job_report, force=force)
     from pinprof.capture.job import agreement_of_process
+    from pinprof.program.machine import sees_gpu
 
     agreement = agreement_of_process()
-    if agreement is not None and repeat > 1:
-        fail("--repeat: a launcher starts the ranks once; let pinprof start it: pinprof run --repeat N -m torch...")
-    if outputs.is_first:
-        _say_without_gpu()
+    if repeat > 1:
+        _refuse_repeat(agreement, options["every"])
+    if outputs.is_first and not sees_gpu():
+        say("torch finds no GPU here: the report names the lines that take the host's time, but no waits for a GPU")
     code = code_of(quotes=not options.pop("no_source"))
     options["replaces_own"] = has_default_name(output)
-    options["keep_going"] |= _runs_to_end(options["every"], repeat)
-    spent = Spent()
+    options["keep_going"] |= bool(options["every"])
     task = {name: options[name] for name in ("module", "step_marker", "keep_going")}
     task |= {"script": script, "args": args, "options": _recording_options(options, force=force)}
     if repeat > 1:
@@ -181,13 +176,12 @@ def run(
     else:
         begin_s = HOST_TIME.monotonic()
         try:
-            outcome = recorded(outputs, agreement, spent, on_recorded=say_verdict, **task)
+            outcome = recorded(outputs, agreement, on_recorded=say_verdict, **task)
         except TooFewSteps as error:
             took_s = HOST_TIME.monotonic() - begin_s
             is_fixed = agreement is not None or options["warmup"] is not None or options["every"]
             if is_fixed or not error.recordable or took_s > MAX_RERUN_S:
                 raise
-            spent.begin("running the script once more")
             say(
                 f"The script has too few steps to record {options['steps']} of them: it runs once more, for "
                 f"{error.recordable} (--warmup 1 --steps {error.recordable})"
@@ -197,15 +191,12 @@ def run(
         status = outcome.exit_status
         for remark in outcome.remarks:
             say(remark)
-    spent.begin("reporting")
     report_outcome(outcome, outputs, agreement, machine, code, job_report=job_report)
     if status and repeat == 1:
-        say(
-            f"The script failed with exit status {status}{_what_is_kept(outcome)}."
-            f"{advice_on_options(args, script, status)}"
-        )
-    if outputs.is_first and (text := spent.summary(outcome.steps if outcome.stopped else 0)):
-        say(text)
+        advice = advice_on_options(args, script, status)
+        say(f"The script failed with exit status {status}{_what_is_kept(outcome)}.{advice}")
+    if outputs.is_first and outcome.stopped:
+        say(f"Stopped after step {outcome.steps}; --keep-going runs to the end")
     sys.exit(status)
 
 
@@ -218,11 +209,11 @@ def _what_is_kept(outcome: "ScriptRun") -> str:
     return f"{after}, before one was recorded: nothing was written" + (f"; {fewer} records sooner" if fewer else "")
 
 
-def _runs_to_end(every: int | None, repeat: int) -> bool:
-    """Return whether the script runs to its end for further looks; end with an error if there can be none."""
-    if every and repeat > 1:
+def _refuse_repeat(agreement: "Agreement | None", every: int | None) -> None:
+    if agreement is not None:
+        fail("--repeat: a launcher starts the ranks once; let pinprof start it: pinprof run --repeat N -m torch...")
+    if every:
         fail("--every records again and again; leave out --repeat")
-    return bool(every)
 
 
 def _checked_outputs(
@@ -249,23 +240,14 @@ def _checked_outputs(
     return outputs
 
 
-def _say_without_gpu() -> None:
-    """Say before the script runs that its report will not have a GPU."""
-    from pinprof.program.machine import sees_gpu
-
-    if not sees_gpu():
-        say("torch finds no GPU here: the report names the lines that take the host's time, but no waits for a GPU")
-
-
-def recorded(outputs: Outputs, agreement: "Agreement | None", spent: Spent, **options: Any) -> "ScriptRun":
+def recorded(outputs: Outputs, agreement: "Agreement | None", **options: Any) -> "ScriptRun":
     """Run and record the script, and tell the other ranks of its job how that ended."""
     from pinprof.capture.script import run_script
 
     try:
-        with step_counter(spent) as show_step, users_program():
-            outcome = run_script(
-                path=outputs.trace, agreement=agreement, on_progress=show_step if outputs.is_first else None, **options
-            )
+        with step_counter() as show_step, users_program():
+            on_progress = show_step if outputs.is_first else None
+            outcome = run_script(path=outputs.trace, agreement=agreement, on_progress=on_progress, **options)
     except CaptureError as error:
         if agreement is None:
             raise
@@ -279,7 +261,6 @@ def recorded(outputs: Outputs, agreement: "Agreement | None", spent: Spent, **op
 
 
 def _repeated(times: int, **task: Any) -> "tuple[ScriptRun, int]":
-    """Run and record the script `times` times; return the run to report on, and the exit status."""
     from pinprof.capture.repetition import WorkerTask, record_repeatedly
     from pinprof.report.trace.sections.whole_run import words_of_runs
 
@@ -305,7 +286,7 @@ def worker(file: str) -> None:
     task = msgspec.json.decode(Path(file).read_bytes(), type=WorkerTask)
     arguments = msgspec.structs.asdict(task)
     output = arguments.pop("output")
-    outcome = recorded(outputs_of(output, output, of_job=False), None, Spent(), **arguments)
+    outcome = recorded(outputs_of(output, output, of_job=False), None, **arguments)
     task.outcome.write_bytes(msgspec.json.encode(outcome, enc_hook=str))
     for remark in outcome.remarks:
         say(remark)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from pinprof.cli.inputs import MachineFile, analysing, print_report, read, write_page
 from pinprof.cli.report import report
 from pinprof.cli.script import Outputs
 from pinprof.cli.terminal import progress, say, say_written
-from pinprof.cli.traces import MachineFile, analysing, print_report, read, write_page
 from pinprof.ground.host_time import HOST_TIME
 from pinprof.ground.outputs import shortest
 from pinprof.ground.units import counted
@@ -21,7 +21,7 @@ from pinprof.ground.units import counted
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
     from pinprof.capture.children.notes import ChildRun
-    from pinprof.capture.job import Agreement, WrittenTrace
+    from pinprof.capture.job import Agreement
     from pinprof.capture.script import ScriptRun
     from pinprof.ground.errors import PinprofError
     from pinprof.report.source import Code
@@ -31,7 +31,6 @@ TRACES_WITHIN_S = 300.0
 VISIBLE_WITHIN_S = 5.0
 """How long a file that another machine wrote to a shared folder may take to appear here."""
 MAX_CHILDREN_NAMED = 4
-"""The most children without ranks to report on at once."""
 
 
 def report_outcome(
@@ -66,7 +65,6 @@ def report_outcome(
 
 
 def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
-    """Report on one trace, and return its analysis."""
     from pinprof.report.trace.sections.whole_run import unsteady
 
     path = outputs.trace
@@ -94,35 +92,27 @@ def report_job(agreement: "Agreement", outputs: Outputs, machine: MachineFile | 
     """Report on the traces of all ranks once they are written; return whether there are several."""
     with progress("waiting for the traces of all ranks") as show:
         written = agreement.traces(TRACES_WITHIN_S, show)
-        _await_visible(written)
+        end = HOST_TIME.monotonic() + VISIBLE_WITHIN_S
+        while HOST_TIME.monotonic() < end and any(trace.path and not trace.is_here for trace in written.values()):
+            HOST_TIME.sleep(0.1)
     paths = [trace.path for _, trace in sorted(written.items()) if trace.is_here]
     for rank in range(agreement.ranks):
-        _say_if_missing(rank, written.get(rank))
+        trace = written.get(rank)
+        if trace is None:
+            say(f"Rank {rank}: its trace was not ready within {TRACES_WITHIN_S:.0f} s")
+        elif not trace.path:
+            say(f"Rank {rank}: recorded nothing")
+        elif not trace.is_here:
+            say(f"Rank {rank}: its trace is on {trace.machine}, {trace.path}; fetch it to report on all ranks together")
     if len(paths) > 1:
         _report_ranks(paths, outputs, machine, code)
     return len(paths) > 1
 
 
 def _report_ranks(paths: "Sequence[str]", outputs: Outputs, machine: MachineFile | None, code: "Code") -> None:
-    """Report on these traces as `pinprof report` does, and write the page."""
     say(f"Wrote the traces of {counted(len(paths), 'rank')}; to report on them again: {outputs.again}")
     options = {"html_file": outputs.page, "machine": machine, "no_source": not code.quotes, "force": True}
     click.get_current_context().invoke(report, traces=tuple(paths), **options)
-
-
-def _await_visible(written: "dict[int, WrittenTrace]") -> None:
-    end = HOST_TIME.monotonic() + VISIBLE_WITHIN_S
-    while HOST_TIME.monotonic() < end and any(trace.path and not trace.is_here for trace in written.values()):
-        HOST_TIME.sleep(0.1)
-
-
-def _say_if_missing(rank: int, written: "WrittenTrace | None") -> None:
-    if written is None:
-        say(f"Rank {rank}: its trace was not ready within {TRACES_WITHIN_S:.0f} s")
-    elif not written.path:
-        say(f"Rank {rank}: recorded nothing")
-    elif not written.is_here:
-        say(f"Rank {rank}: its trace is on {written.machine}, {written.path}; fetch it to report on all ranks together")
 
 
 def give_up(agreement: "Agreement", error: "PinprofError") -> NoReturn:

@@ -1,12 +1,9 @@
 """The script of `pinprof run`: its options, errors if it cannot run, the files named after it, and the guard."""
 
 import os
-import re
 import shlex
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -22,16 +19,11 @@ if TYPE_CHECKING:
 
 WRONG_USAGE = 2
 """Exit status of a script that refuses its arguments, as argparse does."""
-TRACE_NAMES = (".json", ".json.gz", ".json.zst")
-PYTHONS = ("python", "python3")
 LAUNCHERS = {
     "torchrun": "torchrun ... -m pinprof run {script}",
     "accelerate": "pinprof run -m accelerate.commands.launch {script}",
     "deepspeed": "pinprof run -m deepspeed.launcher.runner {script}",
 }
-"""Programs that start scripts, and how to start them with pinprof."""
-MIN_SIMILARITY = 0.7
-"""Of difflib: a file whose name is less like the given one than this is not suggested."""
 
 
 class BeforeScript(click.Command):
@@ -50,42 +42,6 @@ class BeforeScript(click.Command):
             ) from error
 
 
-READS_ARGUMENTS = re.compile(
-    r"\bargv\b|argparse|[pP]arser?\b|\b(parse_args|click|typer|fire|absl|hydra|tyro|docopt|draccus|pyrallis)\b|CLI\b"
-)
-"""What stands in a script, or a module next to it, that may read arguments."""
-
-
-def with_own_options_first(command: click.Command, script: str, args: Sequence[str]) -> list[str]:
-    """Return the words of the short form as those of `pinprof run`, its options before the script.
-
-    Options of pinprof after a script are pinprof's if the script reads no arguments, and the script's if it names them.
-    Raises click.UsageError for one that may be either's.
-    """
-    known = [param for param in command.params if isinstance(param, click.Option) and param.name != "module"]
-    options = {name: param for param in known for name in param.opts}
-    try:
-        source = Path(script).read_text(errors="replace")
-        named = [file for file in Path(script).parent.glob("*.py") if re.search(rf"\b{re.escape(file.stem)}\b", source)]
-        source = "\n".join([source, *(file.read_text(errors="replace") for file in named)])
-    except OSError:
-        return [script, *args]
-    own, others, words = list[str](), list[str](), iter(args)
-    for word in words:
-        name, _, value = word.partition("=")
-        option = options.get(name)
-        if option is None or re.search(rf"[\"']{re.escape(name)}[\"'=]", source):
-            others.append(word)
-        elif READS_ARGUMENTS.search(source):
-            raise click.UsageError(
-                f"{name} may be an option of pinprof or of {script}: write pinprof run {name} {script} or pinprof run "
-                f"{script} {name}"
-            )
-        else:
-            own += [word] if option.is_flag or value else [word, *islice(words, 1)]
-    return [*own, script, *others]
-
-
 def as_given(script: str, args: tuple[str, ...], *, module: bool) -> str:
     """Return the script as it was given, without its arguments."""
     return ("-m " if module else "") + shlex.quote(script) + (" ..." if args else "")
@@ -95,15 +51,14 @@ def refuse_no_script(script: str, args: tuple[str, ...]) -> None:
     """Refuse what cannot be run before torch is loaded, which takes seconds."""
     if not is_script(script):
         fail(f"{script}: {_not_a_script(script, args)}")
-    if script.endswith(TRACE_NAMES):
+    if script.endswith((".json", ".json.gz", ".json.zst")):
         fail(f"{script}: is not a Python script; to report on a trace: pinprof report {shlex.quote(script)}")
 
 
 def _not_a_script(word: str, args: Sequence[str]) -> str:
-    """Return why a word is not a script, and what to write instead."""
     script = next((arg for arg in args if arg.endswith(".py")), None)
     shown = shlex.quote(script) if script else "SCRIPT"
-    if Path(word).name in PYTHONS:
+    if Path(word).name in {"python", "python3"}:
         return f"pinprof starts Python itself: pinprof run {shown}"
     if word in LAUNCHERS:
         return f"is not a Python script; write: {LAUNCHERS[word].format(script=shown)}"
@@ -111,18 +66,7 @@ def _not_a_script(word: str, args: Sequence[str]) -> str:
         return "pinprof runs no program from standard input; write it to a file"
     if Path(word).is_dir():
         return "is a folder without a __main__.py; name the script in it"
-    if Path(word).exists():
-        return "is not a regular file; write the program to one"
-    similar = _similar_script(word)
-    return f"no such script; did you mean {similar}?" if similar else "no such script"
-
-
-def _similar_script(word: str) -> str:
-    """Return the script in the same folder with the most similar name; empty if none is similar."""
-    folder = Path(word).parent
-    scripts = [path.name for path in folder.glob("*.py")] if folder.is_dir() else []
-    close = get_close_matches(Path(word).name, scripts, n=1, cutoff=MIN_SIMILARITY)
-    return str(folder / close[0]) if close else ""
+    return "is not a regular file; write the program to one" if Path(word).exists() else "no such script"
 
 
 def advice_on_options(args: tuple[str, ...], script: str, status: int) -> str:
@@ -140,7 +84,6 @@ class Outputs(NamedTuple):
     trace: str
     page: str
     is_first: bool
-    """Whether this process reports."""
     again: str
     """The command that reports on the traces of all ranks again."""
 
@@ -161,10 +104,10 @@ def name_of(script: str, args: tuple[str, ...], *, module: bool) -> str:
     """Return the name for the outputs: that of the script, also if a launcher starts it, or of the module."""
     from pinprof.capture.children.commands import FOLLOWED_LAUNCHERS
 
-    started = (
-        next((word for word in args if word.endswith(".py")), None) if module and script in FOLLOWED_LAUNCHERS else None
-    )
-    return script.rpartition(".")[2] if module and started is None else Path(started or script).absolute().stem
+    if module:
+        started = next((word for word in args if word.endswith(".py")), None) if script in FOLLOWED_LAUNCHERS else None
+        return Path(started).stem if started else script.rpartition(".")[2]
+    return Path(script).absolute().stem
 
 
 def _base(output: str | None, name: str) -> Path:

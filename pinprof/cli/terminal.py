@@ -1,14 +1,10 @@
-"""Outputs, one-line errors, progress and signals: what all commands do at the terminal.
-
-The progress of a recording is what each step is used for, on one line; at the end it says what took long.
-"""
+"""Outputs, one-line errors, progress and signals: what all commands do at the terminal."""
 
 import os
 import shutil
 import signal
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,14 +15,12 @@ import click
 
 from pinprof.ground import outputs
 from pinprof.ground.errors import PinprofError
-from pinprof.ground.host_time import HOST_TIME
 from pinprof.ground.standard_streams import is_terminal, own_error, program_may_replace_streams
 from pinprof.ground.urls import local_path, redacted
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 UNUSABLE_STATUS = 2
-"""Exit code for unusable input and wrong usage."""
 PIPED_COLUMNS = 100
 """Columns of a text if standard output is not a terminal, and COLUMNS is not set."""
 NARROWEST_COLUMNS, WIDEST_COLUMNS = 40, 10_000
@@ -34,13 +28,11 @@ NARROWEST_COLUMNS, WIDEST_COLUMNS = 40, 10_000
 ASCII_REPLACEMENTS = str.maketrans(
     {"█": "#", "▓": "=", "▒": "~", "░": ".", "─": "-", "→": "->", "·": "|", "…": "...", "µ": "u", "±": "+-", "←": "<-"}
 )
-"""ASCII in place of our characters, for a stream that cannot encode them."""
 OUR_ERRORS = "backslashreplace"
 """What standard output and error do with characters that they cannot encode, while pinprof writes."""
 _errors_before: dict[str, tuple[Any, str]] = {}
 """The standard streams whose error handler pinprof replaced, by name, each with the handler that it had."""
 ENDING_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""Signals that ask a program to end."""
 
 
 class Ended(KeyboardInterrupt):
@@ -159,17 +151,13 @@ def check_outputs(
     way: str = "overwrite it with --force",
     replaces_own: bool = False,
 ) -> None:
-    """Refuse outputs that cannot be written, or that the command reads, before it does any work.
-
-    `reads` are files, URLs, folders or patterns; `way` and `replaces_own` are as for `outputs.check_outputs`.
-    """
+    """Refuse outputs that cannot be written, or that the command reads: files, URLs, folders or patterns."""
     files = [path for path in paths if path is not None]
     inputs = _local_files(read for read in reads if read is not None)
     outputs.check_outputs(files, inputs, force=force, way=way, replaces_own=replaces_own)
 
 
 def _local_files(reads: Iterable[str]) -> Iterator[str]:
-    """Yield the local files among those that the command reads."""
     from pinprof.trace.files import trace_files
 
     for read in reads:
@@ -225,7 +213,6 @@ def show_text(to_text: Callable[..., str], *args: Any, end: str = "", **options:
 
 
 def _encodable(text: str) -> str:
-    """Return a text in ASCII if standard output cannot encode it."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -234,20 +221,9 @@ def _encodable(text: str) -> str:
 
 
 def page_options() -> tuple[int, bool]:
-    """Return the width of standard output in columns, and whether it shows colours.
-
-    COLUMNS sets the width of a pipe. NO_COLOR takes colours away, FORCE_COLOR and CLICOLOR_FORCE bring them to a pipe;
-    with TERM=dumb a terminal has none.
-    """
-    on_terminal = is_terminal(sys.stdout)
-    size = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns if on_terminal else _columns()
-    return max(size, NARROWEST_COLUMNS), _has_colors(on_terminal=on_terminal)
-
-
-def _columns() -> int:
-    """Return the columns that the environment names, or those of a pipe."""
-    named = os.environ.get("COLUMNS", "")
-    return int(named) if named.isascii() and named.isdigit() and 0 < int(named) <= WIDEST_COLUMNS else PIPED_COLUMNS
+    """Return the width of standard output in columns, and whether it shows colours, as the environment asks."""
+    columns = shutil.get_terminal_size((PIPED_COLUMNS, 24)).columns  # COLUMNS, the terminal's, or those of a pipe
+    return min(max(columns, NARROWEST_COLUMNS), WIDEST_COLUMNS), _has_colors(on_terminal=is_terminal(sys.stdout))
 
 
 def _has_colors(*, on_terminal: bool) -> bool:
@@ -291,56 +267,10 @@ WINDOW_NAMES = {
 }
 
 WHY_A_WINDOW_GOES_ON = {"warm-up": ", until their time is steady", "plain": ", until their mean is precise"}
-"""Why a window goes on after its number of steps."""
-
-RECORDED_WINDOW, BETWEEN_WINDOW = "recorded", "between"
-NEEDED_WINDOWS = ("warm-up", "plain", "profiler warm-up", RECORDED_WINDOW)
-"""The windows that a trace of measured steps needs."""
-
-SHORTEST_NAMED_S = 3.0
-"""What took less than this is not named."""
-
-
-class Spent:
-    """The time that a run takes beyond the steps that it needs, by what it does."""
-
-    def __init__(self, now: Callable[[], float] = HOST_TIME.monotonic) -> None:
-        self._now = now
-        self._seconds = defaultdict[str, float](float)
-        self._doing: str | None = None
-        self._since = now()
-        self._has_recorded = False
-
-    def step(self, window: str, step: int, of: int) -> None:
-        """Note what the step that begins is used for."""
-        is_needed = window in NEEDED_WINDOWS and step <= of and not (self._has_recorded and window != RECORDED_WINDOW)
-        self._has_recorded |= window == RECORDED_WINDOW
-        self.begin(None if is_needed else WINDOW_NAMES.get(window, window))
-
-    def begin(self, doing: str | None) -> None:
-        """Note what is done from now on; None for what is needed."""
-        now = self._now()
-        if self._doing is not None:
-            self._seconds[self._doing] += now - self._since
-        self._doing, self._since = doing, now
-
-    def summary(self, stopped_after: int) -> str:
-        """Return after which step the script was stopped (0 if it was not), and what took long, with its seconds.
-
-        A script that goes on after the recording takes what time it takes.
-        """
-        self.begin(None)
-        total = sum(self._seconds.values())
-        stopped = f"Stopped after step {stopped_after}; --keep-going runs to the end" if stopped_after else ""
-        if total < SHORTEST_NAMED_S or not stopped:
-            return stopped
-        parts = [f"{what} {seconds:.0f} s" for what, seconds in self._seconds.items() if seconds >= SHORTEST_NAMED_S]
-        took = f"pinprof took {total:.0f} s beyond the steps that a trace needs"
-        return f"{stopped}; {': '.join([took, ', '.join(parts)] if parts else [took])}"
 
 
 @contextmanager
-def step_counter(spent: Spent) -> Iterator[Callable[[str, int, int], None]]:
+def step_counter() -> Iterator[Callable[[str, int, int], None]]:
     """Give a callback that shows on one line of the terminal what each step is used for; clear it at the end."""
 
     def write(text: str) -> None:
@@ -350,11 +280,10 @@ def step_counter(spent: Spent) -> Iterator[Callable[[str, int, int], None]]:
             stream.flush()
 
     def show(window: str, step: int, of: int) -> None:
-        if window == BETWEEN_WINDOW:  # the line is the script's for hours
+        if window == "between":  # the line is the script's for hours
             if step == 1:
                 write("")
             return
-        spent.step(window, step, of)
         number = f" of {of}" if step <= of else WHY_A_WINDOW_GOES_ON.get(window, "")
         write(f"pinprof: {WINDOW_NAMES.get(window, window)}" + (f", step {step}{number}" if step else ""))
 

@@ -7,16 +7,8 @@ from typing import Literal, TypeAlias
 
 from pinprof.analyses.by_name.kernels import SAME_KERNELS_SHARE, kernels_alike
 from pinprof.analysis import Analysis
-from pinprof.comparison.changes import (
-    CopyChange,
-    FindingChange,
-    Repinned,
-    WaitChange,
-    copy_changes,
-    finding_changes,
-    repinned,
-    wait_changes,
-)
+from pinprof.comparison import changes
+from pinprof.comparison.changes import CopyChange, FindingChange, Repinned, WaitChange
 from pinprof.comparison.figures import ComparedFigure, Side, Value, all_figures
 from pinprof.measurement.profile import Profile
 from pinprof.rules.search import unsearched
@@ -100,13 +92,7 @@ class Comparison:
 
 
 def compare(before: Analysis, after: Analysis) -> Comparison:
-    """Return what changed between two traces.
-
-    A difference is within noise if the ranges of the two figures overlap. The range of a measured step is the 10th to
-    the 90th percentile of its steps, that of an estimated step is the range of the estimate, and that of another figure
-    is its spread over the complete steps of the trace. Figures that are withheld in one trace are not compared, and say
-    why.
-    """
+    """Return what changed between two traces; a difference is noise if the ranges of the two figures overlap."""
     traces = before.trace, after.trace
     has_steps, has_steps_after = (trace.steps.source != WHOLE_TRACE for trace in traces)
     both_or_none = has_steps == has_steps_after
@@ -117,33 +103,30 @@ def compare(before: Analysis, after: Analysis) -> Comparison:
         "findings": _unsearched,
     }
     reasons = {what: reason for what, why in why_not.items() if (reason := _both(old, new, why))}
-    copies = () if "copies" in reasons else tuple(copy_changes(old, new))
+    copies = () if "copies" in reasons else tuple(changes.copy_changes(old, new))
     return Comparison(
         before=old.profile,
         after=new.profile,
         figures=tuple(all_figures(old, new)),
-        waits=() if "waits" in reasons else tuple(wait_changes(old, new)),
+        waits=() if "waits" in reasons else tuple(changes.wait_changes(old, new)),
         copies=copies,
-        repinned=tuple(repinned(copies)),
-        findings=() if "findings" in reasons else tuple(finding_changes(old, new)),
+        repinned=tuple(changes.repinned(copies)),
+        findings=() if "findings" in reasons else tuple(changes.finding_changes(old, new)),
         reasons=reasons,
         kernels_alike=kernels_alike(*traces) if both_or_none and all(len(trace.gpu) for trace in traces) else None,
     )
 
 
 def _both(before: Side, after: Side, why: Callable[[Side], str]) -> str:
-    """Return why something cannot be compared, by the reason of each side; empty if it can."""
     reasons = (("before", why(before)), ("after", why(after)))
     return "; ".join(f"{name}: {reason}" for name, reason in reasons if reason)
 
 
 def _without_gpu(side: Side, traces: Sequence[Trace]) -> str:
-    """Return that only the other trace has work of a GPU, for which a host could wait; otherwise nothing."""
     doubt = side.profile.doubt("no_gpu")
     return doubt.what if doubt and any(len(trace.gpu) for trace in traces) else ""
 
 
 def _unsearched(side: Side) -> str:
-    """Return why the findings of a trace cannot be compared; empty if they can."""
     doubt = unsearched(side.profile)
     return doubt.what if doubt else side.why_not_stepped("per_step")

@@ -28,11 +28,7 @@ COPY_FIGURES = (
     ("exposed_ms", "ns"),
     ("bandwidth_gbps", "gbps"),
 )
-"""Names and units of the figures of copies."""
 WAIT_FIGURES = (("per_step", "count"), ("stall_ms", "ns"), ("bubble_ms", "ns"))
-"""Names and units of the figures of waits."""
-CopyKind: TypeAlias = tuple[int, int]
-"""Direction and host memory of copies, as in the tables."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,6 @@ class Matched(Generic[Member]):
     before: tuple[Member, ...]
     after: tuple[Member, ...]
     moved: bool
-    """Whether they are in another function after."""
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -80,7 +75,6 @@ class CopyChange:
     time: ComparedFigure
     exposed: ComparedFigure
     rate: ComparedFigure
-    """Bytes divided by the time of the copies."""
 
     @property
     def status(self) -> ChangeStatus:
@@ -154,7 +148,6 @@ def _compared(
 
 
 def _costs(side: Side, rows: Int64s) -> tuple[Value, ...]:
-    """Return per step how many these waits are, how long they last, and how long the GPU idles after them."""
     details, stalls = side.details, side.details.syncs.stalls
     return (
         side.per_step(waits_in_steps(details, rows), "stalls"),
@@ -165,9 +158,8 @@ def _costs(side: Side, rows: Int64s) -> tuple[Value, ...]:
 
 def _counted(side: Side) -> list[SiteCount]:
     steps = side.profile.steps.divisor
-    return [
-        (site, site.in_steps.count / steps) for site in side.details.syncs.sites if site.is_wait and site.in_steps.count
-    ]
+    sites = [site for site in side.details.syncs.sites if site.is_wait and site.in_steps.count]
+    return [(site, site.in_steps.count / steps) for site in sites]
 
 
 def _lines_apart(match: Match) -> Iterator[Match]:
@@ -198,8 +190,7 @@ def copy_changes(before: Side, after: Side) -> Iterator[CopyChange]:
         yield CopyChange(DIRECTIONS[kind[0]], HOST_MEMORIES[kind[1]], *figures)
 
 
-def _copy_kinds(side: Side) -> dict[CopyKind, Int64s]:
-    """Return the positions in `Overlap.row` of the copies in complete steps, by kind."""
+def _copy_kinds(side: Side) -> dict[tuple[int, int], Int64s]:
     gpu, rows = side.trace.gpu, side.details.overlap.row
     inside = np.flatnonzero(side.trace.steps.holds(side.trace.links.activity_step[rows]))
     kinds = np.stack((gpu.direction[rows[inside]], gpu.host_memory[rows[inside]]))
@@ -246,10 +237,7 @@ def repinned(copies: Sequence[CopyChange]) -> Iterator[Repinned]:
 
 
 def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
-    """Yield how each finding changed: as a whole if its rule is gone or new, otherwise each of its sites.
-
-    Sites match by rule and function first, then the single one left of a rule.
-    """
+    """Yield how findings changed: whole rules, or each site, matched by function or as the single one left."""
     old, new = before.analysis.findings, after.analysis.findings
     both = {finding.rule.id for finding in old} & {finding.rule.id for finding in new}
     yield from (_finding_change((one,), ()) for one in old if one.rule.id not in both)
@@ -258,7 +246,6 @@ def finding_changes(before: Side, after: Side) -> Iterator[FindingChange]:
 
 
 def _site_changes(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[FindingChange]:
-    """Yield how each site changed of rules that hold in both traces."""
     sides = [_by_place([site for finding in findings for site in finding.by_site]) for findings in (before, after)]
     places = list(dict.fromkeys((*sides[0], *sides[1])))
     by_rule: dict[str, list[tuple[tuple[Finding, ...], tuple[Finding, ...]]]] = defaultdict(list)

@@ -15,8 +15,6 @@ from pinprof.measurement.step_values import Floats, running_in_steps, with_work_
 from pinprof.measurement.trust.doubt import FigureKind, given
 from pinprof.trace.tables import KERNEL, Trace
 
-ValueRange: TypeAlias = tuple[float, float]
-
 FigureOutcome: TypeAlias = Literal["better", "worse"]
 
 SMALL_DIFFERENCE = 0.02
@@ -31,7 +29,7 @@ class Value:
     """A figure of one trace; None with the reason if it is unknown."""
 
     value: float | None
-    spread: ValueRange | None = None
+    spread: tuple[float, float] | None = None
     """The range over the complete steps, or the range of a measured or estimated step; None for a single step."""
     reason: str = ""
 
@@ -47,9 +45,7 @@ class ComparedFigure:
     before: Value
     after: Value
     device: int | None = None
-    """Its GPU, if it belongs to one."""
     label: str = ""
-    """Its label in tables."""
     more_is_better: bool = False
 
     @property
@@ -68,10 +64,7 @@ class ComparedFigure:
 
     @property
     def noise(self) -> float | None:
-        """The difference from which on the ranges of the two figures do not overlap.
-
-        None if a side has no range, because a single step has no spread.
-        """
+        """The difference from which on the two ranges do not overlap; None if a side is a single step."""
         sides = (self.before.value, self.before.spread), (self.after.value, self.after.spread)
         smaller, larger = sides if (self.difference or 0) >= 0 else sides[::-1]
         if smaller[0] is None or smaller[1] is None or larger[0] is None or larger[1] is None:
@@ -193,7 +186,6 @@ def all_figures(before: Side, after: Side) -> Iterator[ComparedFigure]:
 
 
 def _value(side: Side, figure: TraceFigure) -> Value:
-    """Return a figure of a trace, with its spread over the complete steps."""
     if figure is STEP_MS:
         return _step(side)
     reason = (side.why_not if figure.of_trace else side.why_not_stepped)(*figure.withheld_by)

@@ -51,19 +51,14 @@ class KernelsOfKind(Document):
     count: Annotated[float, doc("how many per step")]
     ms: Annotated[Ms, doc("their time per step")]
     share: Annotated[Share | None, doc("of the time of all kernels")]
-    tensor_core_ms: Annotated[
-        Ms | None,
-        doc("the part on tensor cores, at least; null where the kind cannot use them, or no kernel's name shows it"),
-    ]
+    tensor_core_ms: Annotated[Ms | None, doc("the part on tensor cores, at least; null if no kernel's name shows it")]
 
 
 class Op(Times):
     """The ops of one name on the threads that train, as traced, without the ops that they call."""
 
     share: Annotated[Share | None, doc("of the host's step")]
-    without_profiler_ms: Annotated[
-        Ms | None, doc("the same share of the step without the profiler; null if the GPU is the limit")
-    ]
+    without_profiler_ms: Annotated[Ms | None, doc("the same of the step without profiler; null if the GPU limits it")]
     stall_ms: Annotated[Ms | None, doc("the part in calls that can block, per step")]
     kernels: Annotated[float | None, doc("kernels that they launch themselves, per step")]
     kernel_ms: Annotated[Ms | None, doc("how long these run")]
@@ -120,9 +115,7 @@ class LaunchesJson(Document):
     phases: Annotated[Sequence[Phase], doc("by phase of the step")]
     ops: Annotated[Sequence[Launcher], doc("by the outermost op, the 50 with most launches")]
     modules: Annotated[Sequence[Launcher], doc("by the innermost module, likewise; none without Python stacks")]
-    blockers: Annotated[
-        Sequence[BlockerJson] | None, doc("what one CUDA graph of the step cannot hold; null where waits are withheld")
-    ]
+    blockers: Annotated[Sequence[BlockerJson] | None, doc("what one graph of the step cannot hold; null if withheld")]
 
 
 class PauseJson(Document):
@@ -190,9 +183,7 @@ class FillJson(Document):
 class ServingPhaseJson(Document):
     """Batches of one phase, of a server or a language model, as traced; all but `count` are means of a batch."""
 
-    phase: Annotated[
-        str, one_of(serving.BATCH_PHASES), doc("what the batches do, by marks, or by the lookups of tokens")
-    ]
+    phase: Annotated[str, one_of(serving.BATCH_PHASES), doc("what the batches do, by marks or by lookups of tokens")]
     count: Annotated[Count, doc("batches; decodes unlike the others are left out")]
     requests: Annotated[float | None, doc("requests; null where the trace does not show them")]
     tokens: Annotated[float | None, doc("tokens put in and made; null where the trace does not show them")]

@@ -18,17 +18,10 @@ Memory: TypeAlias = Annotated[str, one_of(HOST_MEMORIES[:-1])]
 ThreadRole: TypeAlias = Annotated[str, one_of(("main", "autograd", "pin_memory", "other"))]
 WaitVerdict: TypeAlias = Annotated[str, one_of(VERDICTS)]
 WaitCause: TypeAlias = Annotated[str, one_of(WAIT_CAUSES), doc("what made the host wait")]
-RuleFamily: TypeAlias = Annotated[
-    str, one_of(tuple(family.name for family in FAMILIES.values())), doc("what the rule is about")
-]
+RuleFamily: TypeAlias = Annotated[str, one_of(each.name for each in FAMILIES.values()), doc("what the rule is about")]
 SeverityJson: TypeAlias = Annotated[str, one_of(get_args(Severity))]
 
-Guards: TypeAlias = Annotated[
-    Sequence[str],
-    doc(
-        "directions of the pending copies of pinned memory that it protects: without it, their memory is used too early"
-    ),
-]
+Guards: TypeAlias = Annotated[Sequence[str], doc("directions of pending copies of pinned memory that only it protects")]
 SavingMs: TypeAlias = Annotated[Ms | None, doc("what it saves per step, by replay; null where no replay predicts it")]
 SavingFraction: TypeAlias = Annotated[Share | None, doc("the same as a share of the step")]
 SavingRange: TypeAlias = Annotated[RangeMs | None, doc("where the saving lies")]

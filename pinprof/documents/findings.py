@@ -7,9 +7,7 @@ from pinprof.document import Bytes, Count, Document, Gbps, Ms, RangeMs, Share, W
 from pinprof.documents.fields import PlacedJson, RuleFamily, Saved, SavingFraction, SavingMs, SavingRange, SeverityJson
 from pinprof.verdict.step_limits import CAUSES, LIMITS
 
-CostMs: TypeAlias = Annotated[
-    Ms, doc("GPU idle time or exposed copy time per step that it causes, as traced; a fix may save less or more")
-]
+CostMs: TypeAlias = Annotated[Ms, doc("GPU idle time or exposed copy time per step that it causes, as traced")]
 Word: TypeAlias = Annotated[
     str | None,
     one_of(limit.word for limit in LIMITS.values()),
@@ -21,19 +19,9 @@ OnRanks: TypeAlias = Annotated[Sequence[Count], doc("the ranks that have it")]
 class OfCause(Document):
     """What a cause costs the step."""
 
-    ms: Annotated[
-        Ms | None, doc("what a replay without the cause saves, as far as `step_parts` show it; of `gpu`, its kernels")
-    ]
-    fraction: Annotated[
-        Share | None, doc("the same as a share of the step; `irregular` comes on top of it: a share of both together")
-    ]
+    ms: Annotated[Ms | None, doc("what a replay without it saves, as far as `step_parts` show; of `gpu`, its kernels")]
+    fraction: Annotated[Share | None, doc("the same as a share of the step; of `irregular`, a share of both together")]
     range_ms: Annotated[RangeMs | None, doc("its 10th and 90th percentile over the worlds of the replay")]
-
-
-DoFirst: TypeAlias = Annotated[
-    Words | None,
-    doc("what to do first: the largest predicted saving, or what answers `cause`, or how to find the cause"),
-]
 
 
 class Cost(OfCause):
@@ -41,9 +29,7 @@ class Cost(OfCause):
 
     cause: Annotated[str, one_of(CAUSES), doc("the cause")]
     share: Annotated[Share, doc("the share of the worlds in which it costs most")]
-    idle_ms: Annotated[
-        Ms, doc("what it makes of the idle time of the GPU that works most, without the profiler; these do not overlap")
-    ]
+    idle_ms: Annotated[Ms, doc("its part of the busiest GPU's idle time without the profiler; these do not overlap")]
 
 
 class VerdictJson(OfCause):
@@ -51,11 +37,9 @@ class VerdictJson(OfCause):
 
     cause: Annotated[str | None, one_of(CAUSES), doc("the cause; null where the trace cannot tell")]
     word: Word
-    headline: Annotated[
-        Words | None, doc("the verdict; where `cause` is null, between which causes the trace cannot tell")
-    ]
+    headline: Annotated[Words | None, doc("the verdict; where `cause` is null, between which causes it lies")]
     evidence: Annotated[Sequence[Words], doc("what shows it")]
-    do: DoFirst
+    do: Annotated[Words | None, doc("what to do first: the largest saving, or how to find the cause")]
     finding: Annotated[Count | None, doc("index into `findings` of the finding that `do` is about")]
 
 
@@ -98,10 +82,7 @@ class FindingJson(PlacedJson):
     then: Annotated[Then | None, doc("what the fix makes possible")]
     fix: Annotated[Words, doc("what to do")]
     fix_code: Annotated[FixCode, doc("the fix as code")]
-    sites: Annotated[
-        Sequence[FindingSite],
-        doc("where it holds, the costliest first; file, line and function above are one of these"),
-    ]
+    sites: Annotated[Sequence[FindingSite], doc("where it holds, the costliest first; the place above is one of these")]
 
 
 class JointJson(Saved):

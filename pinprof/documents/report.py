@@ -7,17 +7,7 @@ from msgspec import UNSET, UnsetType, convert, defstruct
 
 from pinprof.analyses.whole_run.ledger import FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, one_of
-from pinprof.documents.by_name import (
-    HostProfileJson,
-    KernelJson,
-    KernelSumsJson,
-    LaunchesJson,
-    MemoryPeakJson,
-    Op,
-    OpSumsJson,
-    PauseJson,
-    ServingPhaseJson,
-)
+from pinprof.documents import by_name
 from pinprof.documents.fields import Bound, DeviceJson, PlacedJson, Source
 from pinprof.documents.findings import Cost, FindingJson, JointJson, RanksJson, VerdictJson
 from pinprof.documents.waits import CopiesJson, IdleJson, Loader, OverlapJson, SyncsJson
@@ -32,16 +22,7 @@ from pinprof.version import VERSION
 
 REPORT_SCHEMA: Final = "pinprof.report/1"
 IRREGULAR_REASONS = (
-    FIRST_STEPS_SLOW,
-    COMPILE,
-    EVALUATION,
-    CHECKPOINT,
-    CAPTURE,
-    GARBAGE,
-    EPOCH,
-    OFF_CPU,
-    RECURRING,
-    UNEXPLAINED,
+    *(FIRST_STEPS_SLOW, COMPILE, EVALUATION, CHECKPOINT, CAPTURE, GARBAGE, EPOCH, OFF_CPU, RECURRING, UNEXPLAINED),
 )
 LEDGER_ENTRIES = ("start_up", "regular", "input", *IRREGULAR_REASONS, "later", "pinprof", "end")
 
@@ -63,25 +44,18 @@ class Events(Document):
     other: Annotated[Mapping[str, Count], doc("events of other categories")]
 
 
-EVENT_CATEGORIES = tuple(
-    name for name in Events.__struct_fields__ if name not in {"skipped", "skipped_reasons", "other"}
-)
-"""The categories of events with a field of their own."""
+EVENT_CATEGORIES = tuple(name for name in Events.__struct_fields__ if not name.startswith(("skipped", "other")))
 
 
 class Missing(Document, kw_only=True):
     """What the recording lacks or has wrong."""
 
     check: Annotated[str, one_of(CHECKS), doc("the check that found it")] = ""
-    level: Annotated[
-        str, one_of(DOUBT_LEVELS), doc("whether figures are withheld or doubtful, or something was not recorded")
-    ]
+    level: Annotated[str, one_of(DOUBT_LEVELS), doc("whether figures are withheld or doubtful, or something is absent")]
     what: Annotated[Words, doc("the lack or fault")]
     effect: Annotated[Words, doc("what follows")]
     remedy: Annotated[Words, doc("how to record it")]
-    invalidates: Annotated[
-        Sequence[Annotated[str, one_of(KINDS)]], doc("the kinds of figures that are null because of it")
-    ]
+    invalidates: Annotated[Sequence[Annotated[str, one_of(KINDS)]], doc("the kinds of figures that it makes null")]
 
 
 class Point(PlacedJson):
@@ -104,12 +78,7 @@ class Regular(Document):
 
     count: Annotated[Count, doc("steps timed")]
     step_ms: Annotated[Ms, doc("their mean")]
-    range_ms: Annotated[
-        RangeMs | None,
-        doc(
-            "where the mean lies in this run with 95 % confidence; another run may differ more; null for too few steps"
-        ),
-    ]
+    range_ms: Annotated[RangeMs | None, doc("where this run's mean lies with 95 % confidence; null for too few steps")]
     confidence: Annotated[Share, doc("how often such a range holds")]
     input_fraction: Annotated[Share, doc("the share of their time in a DataLoader")]
 
@@ -118,9 +87,7 @@ class RunsJson(Document):
     """The regular step of each run of `pinprof run --repeat`, each in a fresh process."""
 
     step_ms: Annotated[Sequence[Ms], doc("the mean of each run, in order; the report is on the run of the middle one")]
-    range_ms: Annotated[
-        RangeMs | None, doc("where the mean of one more run lies, by Student's t of the logarithms; null for two runs")
-    ]
+    range_ms: Annotated[RangeMs | None, doc("where the mean of one more run lies, by Student's t; null for two runs")]
     confidence: Annotated[Share, doc("how often such a range holds, if the runs differ by chance alone")]
 
 
@@ -147,9 +114,7 @@ class StepsJson(Document):
     busy_fraction: Annotated[Share | None, doc("the same as a share of `step_ms`, at most 1")]
     step_ms: Annotated[Ms | None, doc("the step without the profiler")]
     step_source: Annotated[Source, doc("how that is known")]
-    range_ms: Annotated[
-        RangeMs | None, doc("where `step_ms` lies; of several recorded runs, where it lies in another one")
-    ]
+    range_ms: Annotated[RangeMs | None, doc("where `step_ms` lies; of several runs, where that of another one lies")]
     bound: Annotated[Bound | None, doc("what sets the pace")]
     regular: Annotated[Regular | None, doc("the regular step as it was timed; null in traces of others")]
     runs: Annotated[RunsJson | None, doc("the same of all runs of `pinprof run --repeat`; null for a single run")]
@@ -273,25 +238,22 @@ class TraceJson(Document):
     overlap: Annotated[OverlapJson, doc("how much copy time is hidden")]
     syncs: Annotated[SyncsJson, doc("where the host waits")]
     idle: Annotated[Sequence[IdleJson], doc("idle time by cause")]
-    pause: Annotated[PauseJson | None, doc("the host's longest pause")]
-    launches: Annotated[LaunchesJson | None, doc("how kernels are launched")]
+    pause: Annotated[by_name.PauseJson | None, doc("the host's longest pause")]
+    launches: Annotated[by_name.LaunchesJson | None, doc("how kernels are launched")]
     loader: Annotated[Loader, doc("the DataLoader")]
-    kernels: Annotated[Sequence[KernelJson], doc("kernels by name, the costliest 200")]
-    kernel_sums: Annotated[KernelSumsJson | None, doc("all kernels")]
-    ops: Annotated[Sequence[Op], doc("ops by name, the costliest 200")]
-    op_sums: Annotated[OpSumsJson | None, doc("all ops")]
-    host_profile: Annotated[HostProfileJson | None, doc("the sampled host; null in traces of others")]
+    kernels: Annotated[Sequence[by_name.KernelJson], doc("kernels by name, the costliest 200")]
+    kernel_sums: Annotated[by_name.KernelSumsJson | None, doc("all kernels")]
+    ops: Annotated[Sequence[by_name.Op], doc("ops by name, the costliest 200")]
+    op_sums: Annotated[by_name.OpSumsJson | None, doc("all ops")]
+    host_profile: Annotated[by_name.HostProfileJson | None, doc("the sampled host; null in traces of others")]
     host_memory: Annotated[HostMemory | None, doc("pinned memory; null in traces of others")]
     findings: Annotated[Sequence[FindingJson], doc("what to do, the largest saving first; a graph of the step last")]
     joint: Annotated[JointJson | None, doc("all fixes together")]
     hta: Annotated[Hta | None, doc("HTA's figures; null without `--hta`")]
     memory: Annotated[
-        Sequence[MemoryPeakJson], doc("the peak of each GPU's memory; none where `profile_memory` was off")
+        Sequence[by_name.MemoryPeakJson], doc("the peak of each GPU's memory; only with `profile_memory`")
     ] = []
-    serving: Annotated[
-        Sequence[ServingPhaseJson],
-        doc("batches of requests by phase; none where the steps are not prefills or decodes"),
-    ] = []
+    serving: Annotated[Sequence[by_name.ServingPhaseJson], doc("batches by phase, if steps are those of a server")] = []
 
 
 class MeasuredOn(Document):

@@ -79,9 +79,7 @@ class Loader(Document):
     waits: Annotated[Count, doc("batches that the main thread asked for")]
     wait_ms: Annotated[Ms | None, doc("time until they arrived")]
     per_step_ms: Annotated[Ms | None, doc("the same per complete step")]
-    pinned: Annotated[
-        bool | None, doc("whether large copies to the GPU came from pinned memory; null where mixed or none")
-    ]
+    pinned: Annotated[bool | None, doc("whether large copies to the GPU were of pinned memory; null if mixed or none")]
     pin_thread: Annotated[bool, doc("whether a pin-memory thread is at work")]
     pins: Annotated[bool | None, doc("whether the DataLoader has `pin_memory=True`; null where that is unknown")]
 

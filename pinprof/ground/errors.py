@@ -1,7 +1,6 @@
 """The exceptions of pinprof: the library raises them, the command line prints each in one line."""
 
 TRACEBACK_VARIABLE = "PINPROF_TRACEBACK"
-"""If this environment variable is set, an unexpected error shows its traceback."""
 
 
 class PinprofError(Exception):

@@ -10,7 +10,6 @@ class Package(NamedTuple):
 
     name: str
     use: str
-    """What it is for."""
     modules: tuple[str, ...]
     """What is imported of it, and of packages that it brings."""
     extra: str = ""

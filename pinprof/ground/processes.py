@@ -39,7 +39,6 @@ MAX_PIPE_BYTES = 1 << 20
 MEMINFO = Path("/proc/meminfo")
 MEMORY_ENTRY = re.compile(r"^(MemTotal|MemAvailable):\s*(\d+) kB$", re.MULTILINE)
 KIB = 1024
-"""The unit of /proc/meminfo, which calls it kB."""
 
 
 def exit_status(command: Sequence[str]) -> int:
@@ -108,10 +107,7 @@ def has_spare_core() -> bool:
 
 
 class Fork:
-    """A copy of this process that runs a function of two pipes, its tasks and its answers, and ends.
-
-    Raises OSError if the system gives no further process. Ctrl-C ends the copy, too.
-    """
+    """A copy of this process that runs a function of two pipes, its tasks and its answers. Raises OSError."""
 
     def __init__(self, work: Callable[[int, int], object]) -> None:
         ends: list[int] = []
@@ -196,10 +192,7 @@ def machine_memory(meminfo: Path = MEMINFO) -> tuple[int, int]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """Give the block a folder, which this process removes: not a forked child that leaves the block as well.
-
-    Raises OSError if none can be made.
-    """
+    """Give a folder that this process removes, not a forked child that leaves the block as well. Raises OSError."""
     maker, folder = getpid(), Path(tempfile.mkdtemp(prefix="pinprof-"))
     try:
         yield folder
@@ -257,7 +250,6 @@ class _Worker:
     """A process that works on one item at a time."""
 
     is_here = False
-    """Whether this process is one."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603  this very Python

@@ -51,9 +51,8 @@ def unlike(times: Series, excused: Callable[[], Series] | None = None, among: Bo
         return np.zeros(len(times), bool)
     usual = float(np.median(times[reference]))
     away = times - usual
-    longer: Bools = (times > OUTLIER_MULTIPLE * usual) & (
-        away > MAX_MEDIAN_DEVIATIONS * np.median(np.abs(away[reference]))
-    )
+    scatter = np.median(np.abs(away[reference]))
+    longer: Bools = (times > OUTLIER_MULTIPLE * usual) & (away > MAX_MEDIAN_DEVIATIONS * scatter)
     if excused is not None and longer.any():
         exempt = excused()
         longer &= exempt - np.median(exempt[reference]) < EXPLAINING_SHARE_OF_EXCESS * away
@@ -86,9 +85,8 @@ def returning(times: Series, number: Series) -> Series:
         phase = int(np.median(row[:whole].reshape(-1, period), axis=0).argmax())
         rows = np.flatnonzero(row_number % period == phase)
         others = np.delete(times, rows)
-        if 0 < len(rows) < len(times) and times[rows].min() >= max(
-            RETURNING_MULTIPLE * usual, np.quantile(others, TAKEN_FOR_NOISE)
-        ):
+        least = max(RETURNING_MULTIPLE * usual, np.quantile(others, TAKEN_FOR_NOISE)) if len(others) else np.inf
+        if len(rows) and times[rows].min() >= least:
             return rows
     return np.arange(0)
 

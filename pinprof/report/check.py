@@ -15,8 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pinprof.check.figures import CodePlace
 from pinprof.check.judge import NOT_JUDGED, Checked, LimitVerdict, Remark, outcome, remarks
-from pinprof.check.places import CodePlace
 from pinprof.ground.units import counted, listed
 from pinprof.report.terminal import laid_out, unwrapped
 from pinprof.report.words import place, printable

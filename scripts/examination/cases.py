@@ -1,5 +1,6 @@
 """Changes that people made to have their PyTorch programs faster: a row for each, with its public thread."""
 
+import re
 from dataclasses import dataclass
 
 from scripts.examination.program import Edit, Program
@@ -9,28 +10,39 @@ from scripts.examination.program import Edit, Program
 class Case:
     """One thread: a program before, its change, and what the thread says that this brought.
 
-    `before` and `after` are commits of the repository; without `after` the change is the short `edits`, from
-    the thread. `harness` makes up data and starts the program; it lies in scripts/cases and runs as case.py. `rules`
-    name the cause that the change removes, `where` its files or lines if other lines have the same. `brought`: from
-    the thread, on its machine. `cut`: what is smaller here. `negative`: the thread saw nothing of it.
+    `before` and `after` are commits of the repository, by default the one before after; without `after` the change is
+    the short `edits`, from the thread. `repository` is by default the thread's; some have none. `harness` makes up data
+    and starts the program; it lies in scripts/cases and runs as case.py. `rules` name the cause that the change
+    removes, `where` its files or lines if other lines have the same. `brought`: from the thread, on its machine. `cut`:
+    what is smaller here. `negative`: the thread saw nothing of it.
     """
 
     name: str
     thread: str
-    repository: str
-    before: str
     harness: str
     arguments: tuple[str, ...]
     cause: str
     rules: tuple[str, ...]
     brought: str
+    before: str = ""
     after: str = ""
+    repository: str | None = None
     edits: tuple[Edit, ...] = ()
     repairs: tuple[Edit, ...] = ()
     cut: str = ""
     negative: bool = False
     files: tuple[str, ...] = (".py", ".json", ".txt", ".md")
     where: tuple[str, ...] = ()
+
+    @property
+    def commit_before(self) -> str:
+        """The commit of the program before its change."""
+        return self.before or (f"{self.after}^" if self.after else "")
+
+    @property
+    def clone(self) -> str:
+        """The repository as OWNER/NAME; empty if the program is the harness alone."""
+        return re.split("[#@]", self.thread)[0] if self.repository is None else self.repository
 
     @property
     def program(self) -> Program:
@@ -50,8 +62,9 @@ CHANGED = (Edit("case.py", "for _ in islice(program(", "False", "True"),)
 
 def _rebuilt(name: str, thread: str, cause: str, rules: str, brought: str, *, negative: bool = False) -> Case:
     """Return a case of scripts/cases/rebuilt.py; `rules` has blanks between."""
-    of_case = (name, thread, "", "", REBUILT, (name,), cause, tuple(rules.split()), brought)
-    return Case(*of_case, edits=CHANGED, cut="written again, with made-up data", negative=negative)
+    of_case = (name, thread, REBUILT, (name,), cause, tuple(rules.split()), brought)
+    cut = "written again, with made-up data"
+    return Case(*of_case, repository="", edits=CHANGED, cut=cut, negative=negative)
 
 
 GPT2_EAGER = ("--compile=False", "--eval_interval=100000", "--eval_iters=2")
@@ -73,8 +86,6 @@ CASES = (
     Case(
         "nanogpt_prefetch",
         "karpathy/nanoGPT@3fd4c0c5",
-        "karpathy/nanoGPT",
-        "3fd4c0c5^",
         "nanogpt",
         (*GPT2_EAGER, "--gradient_accumulation_steps=1"),
         "batches are made and copied while the GPU waits",
@@ -86,8 +97,6 @@ CASES = (
     Case(
         "nanogpt_fused",
         "karpathy/nanoGPT@e170e408",
-        "karpathy/nanoGPT",
-        "e170e408^",
         "nanogpt",
         (*GPT2_EAGER, "--gradient_accumulation_steps=1"),
         "AdamW is not fused",
@@ -99,8 +108,6 @@ CASES = (
     Case(
         "litgpt_fused",
         "Lightning-AI/litgpt#857",
-        "Lightning-AI/litgpt",
-        "436b318e^",
         "tiny_llama",
         ("1", "22"),
         "AdamW with foreach=False",
@@ -112,8 +119,6 @@ CASES = (
     Case(
         "litgpt_syncs",
         "Lightning-AI/litgpt#1374",
-        "Lightning-AI/litgpt",
-        "47806045^",
         "litgpt_lora",
         ("24", "4", "512"),
         "indices copied in each layer, a count read by max()",
@@ -126,8 +131,6 @@ CASES = (
     Case(
         "torchtune_loss",
         "pytorch/torchtune#522",
-        "pytorch/torchtune",
-        "efa68eb8^",
         "torchtune",
         ("8", "2", "512"),
         "loss.item() in each step for the progress bar",
@@ -139,8 +142,6 @@ CASES = (
     Case(
         "stylegan_items",
         "rosinality/style-based-gan-pytorch#50",
-        "rosinality/style-based-gan-pytorch",
-        "038db65^",
         "stylegan",
         ("made_up", "--mixing", "--init_size", "64", "--max_size", "64"),
         "four .item() in each step",
@@ -153,8 +154,6 @@ CASES = (
     Case(
         "minimind_fused",
         "jingyaogong/minimind#843",
-        "jingyaogong/minimind",
-        "HEAD",
         "minimind",
         ("--from_weight", "none", "--num_workers", "4"),
         "AdamW is not fused",
@@ -168,12 +167,11 @@ CASES = (
                 "lr=args.learning_rate, fused=('cuda' in args.device)",
             ),
         ),
+        before="HEAD",
     ),
     Case(
         "nanotabpfn_pinned",
         "dev.to/stprnvsh: “Our GPU was idle 77 % of the time”",
-        "automl/nanoTabPFN",
-        "HEAD",
         "nanotabpfn",
         ("64", "2000", "16"),
         "pageable copies that wait",
@@ -184,12 +182,12 @@ CASES = (
             Edit(TRAIN, "y=y.to(", "y.to(self.device)", "y.pin_memory().to(self.device, non_blocking=True)"),
         ),
         cut="2,000 rows, batches of 16",
+        repository="automl/nanoTabPFN",
+        before="HEAD",
     ),
     Case(
         "transformers_cache",
         "huggingface/transformers#31530",
-        "",
-        "",
         "trainer_cache",
         ("12", "8", "512"),
         "empty_cache() in each step",
@@ -197,24 +195,22 @@ CASES = (
         "“training slowdowns”",
         edits=(Edit("case.py", "EMPTIES_CACHE_EVERY = ", "1", "None"),),
         cut="GPT-2, today's Trainer with torch_empty_cache_steps=1",
+        repository="",
     ),
     Case(
         "vision_anchors",
         "pytorch/vision#5515",
-        "",
-        "",
         "mask_rcnn",
         ("2", "512", "anchors"),
         "grid sizes copied from the host",
         ("PIN209", "PIN101", "PIN102"),
         "not told; 163 ms before",
         edits=(Edit("case.py", "APPLIED = ", "False", "True"),),
+        repository="",
     ),
     Case(
         "maskrcnn_graph",
         "pytorch.org/blog, 2021-10-26",
-        "",
-        "",
         "mask_rcnn",
         ("1", "512", "graph"),
         "the GPU waits for launches of the backbone",
@@ -222,12 +218,11 @@ CASES = (
         "1.70 times",
         edits=(Edit("case.py", "APPLIED = ", "False", "True"),),
         cut="torchvision's",
+        repository="",
     ),
     Case(
         "kpconv_synchronize",
         "HuguesTHOMAS/KPConv-PyTorch#22",
-        "HuguesTHOMAS/KPConv-PyTorch",
-        "a101ed2",
         "kpconv",
         ("10000", "30"),
         "synchronize() in each step",
@@ -242,12 +237,11 @@ CASES = (
                 within="for batch in training_loader",
             ),
         ),
+        before="a101ed2",
     ),
     Case(
         "lanfactory_loss",
         "lnccbrown/LANfactory#120",
-        "lnccbrown/LANfactory",
-        "8a2721a^",
         "lanfactory",
         ("50000", "100"),
         "float(loss) in each step",
@@ -259,8 +253,6 @@ CASES = (
     Case(
         "pytorch_tools_grads",
         "bonlime/pytorch-tools#94",
-        "bonlime/pytorch-tools",
-        "dd5ec06",
         "pytorch_tools",
         ("64", "224"),
         "gradients set to zero, not to None",
@@ -284,12 +276,11 @@ CASES = (
             ),
         ),
         negative=True,
+        before="dd5ec06",
     ),
     Case(
         "torchbench_graph",
         "pytorch/benchmark#706, batch 4",
-        "pytorch/benchmark",
-        "e50b595b",
         "torchbench",
         ("4",),
         "the GPU waits for launches of the whole step",
@@ -297,12 +288,11 @@ CASES = (
         "94 → 71 ms",
         edits=TORCHBENCH_GRAPH,
         files=TORCHBENCH_FILES,
+        before="e50b595b",
     ),
     Case(
         "torchbench_no_graph",
         "pytorch/benchmark#706, batch 64",
-        "pytorch/benchmark",
-        "e50b595b",
         "torchbench",
         ("64",),
         "the GPU waits for launches of the whole step",
@@ -311,12 +301,11 @@ CASES = (
         edits=TORCHBENCH_GRAPH,
         files=TORCHBENCH_FILES,
         negative=True,
+        before="e50b595b",
     ),
     Case(
         "nnunet_grads",
         "MIC-DKFZ/nnUNet#1630",
-        "MIC-DKFZ/nnUNet",
-        "b1c6b090^",
         "nnunet",
         ("2", "128", "32"),
         "gradients set to zero, not to None",
@@ -329,12 +318,11 @@ CASES = (
         edits=(Edit(NNUNET, "self.optimizer.zero_grad(", "set_to_none=False", "set_to_none=True"),),
         files=(".py",),
         negative=True,
+        before="b1c6b090^",
     ),
     Case(
         "modded_nanogpt_copies",
         "KellerJordan/modded-nanogpt#28",
-        "KellerJordan/modded-nanogpt",
-        "77001e69",
         "modded_nanogpt",
         (),
         "pageable copies that wait",
@@ -362,12 +350,11 @@ CASES = (
         cut="one GPU, not compiled, full causal attention, 12,288 tokens",
         files=(GPT2,),
         negative=True,
+        before="77001e69",
     ),
     Case(
         "peft_garbage",
         "huggingface/peft#2894",
-        "huggingface/peft",
-        "3013aa34a^",
         "peft_metamath",
         ("16", "2048", "4"),
         "empty_cache() and gc.collect() in each step",
@@ -376,12 +363,11 @@ CASES = (
         after="bc8d9c5e5",
         cut="a Llama of 16 layers, made up",
         files=METAMATH,
+        before="3013aa34a^",
     ),
     Case(
         "med_al_ssl_pinned",
         "marrlab/Med-AL-SSL#17",
-        "marrlab/Med-AL-SSL",
-        "HEAD",
         "med_al_ssl",
         ("32",),
         "batches are not pinned",
@@ -393,6 +379,7 @@ CASES = (
         files=(".py",),
         where=("train.py",),
         negative=True,
+        before="HEAD",
     ),
     _rebuilt(
         "clip_nonfinite",

@@ -8,8 +8,7 @@ from torch.distributions import Categorical
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from pinprof.workloads.model import device_batch, sizes, trainer
-from scripts.pair_programs.parts import Step, mlp, resnet, scaled, sgd, update
+from scripts.pair_programs.parts import Step, mlp, resident, resnet, scaled, sgd, update
 
 
 def nan_check(device: torch.device, fixed: bool, scale: float) -> Step:
@@ -18,11 +17,7 @@ def nan_check(device: torch.device, fixed: bool, scale: float) -> Step:
     model = resnet(scaled(32, scale), 10).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     x, y = torch.randn(rows, 3, side, side, device=device), torch.randint(10, (rows,), device=device)
-
-    def step() -> Tensor:
-        return _checked(F.cross_entropy(model(x), y), lambda loss: update(optimizer, loss), fixed=fixed)
-
-    return step
+    return lambda: _checked(F.cross_entropy(model(x), y), lambda loss: update(optimizer, loss), fixed=fixed)
 
 
 def _checked(loss: Tensor, learn: Callable[[Tensor], object], *, fixed: bool) -> Tensor:
@@ -38,14 +33,8 @@ def _checked(loss: Tensor, learn: Callable[[Tensor], object], *, fixed: bool) ->
 
 def nan_check_gpu_bound(device: torch.device, fixed: bool, scale: float) -> Step:
     """Make the same check in a step that is bound by the GPU."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
-
-    def step() -> Tensor:
-        return _checked(F.cross_entropy(training.model(batch), training.target), training.update, fixed=fixed)
-
-    return step
+    training, batch = resident(device, scale)
+    return lambda: _checked(F.cross_entropy(training.model(batch), training.target), training.update, fixed=fixed)
 
 
 class GraphConv(nn.Module):

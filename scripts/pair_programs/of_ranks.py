@@ -9,15 +9,7 @@ from torch.nn import functional as F  # noqa: N812  torch's own name for it
 from torch.nn.parallel import DistributedDataParallel
 
 from pinprof.workloads.model import forever, host_batches, sizes, trainer
-from scripts.pair_programs.parts import (
-    Readings,
-    Step,
-    Training,
-    in_host_memory,
-    resnet,
-    scaled,
-    small_layers,
-)
+from scripts.pair_programs import parts
 
 NAP_SECONDS = 0.02
 
@@ -27,14 +19,14 @@ def shared(model: nn.Module, device: torch.device) -> nn.Module:
     return DistributedDataParallel(model.to(device), device_ids=[device] if device.type == "cuda" else None)
 
 
-def averaged(training: Training, device: torch.device) -> Training:
+def averaged(training: parts.Training, device: torch.device) -> parts.Training:
     """Return a training whose gradients are averaged over all ranks."""
     return replace(training, model=shared(training.model, device))
 
 
-def logging_rank(device: torch.device, fixed: bool, scale: float) -> Step:
+def logging_rank(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Read the loss and each layer's norm of weights on the first rank alone, or sum them on the GPU."""
-    training, readings = averaged(small_layers(device, scale), device), Readings(device, fixed=fixed)
+    training, readings = averaged(parts.small_layers(device, scale), device), parts.Readings(device, fixed=fixed)
     first = list(training.model.parameters())[:8]
     logs = distributed.get_rank() == 0
 
@@ -47,18 +39,18 @@ def logging_rank(device: torch.device, fixed: bool, scale: float) -> Step:
     return step
 
 
-def pageable_rank(device: torch.device, fixed: bool, scale: float) -> Step:
+def pageable_rank(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Copy 48 MiB from pageable memory on the last rank alone, or from pinned memory on all."""
     pinned = fixed or distributed.get_rank() != distributed.get_world_size() - 1
     return _batches(device, scale, pinned=pinned)
 
 
-def pageable_ranks(device: torch.device, fixed: bool, scale: float) -> Step:
+def pageable_ranks(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Copy 48 MiB on every rank, from pageable or from pinned memory."""
     return _batches(device, scale, pinned=fixed)
 
 
-def _batches(device: torch.device, scale: float, *, pinned: bool) -> Step:
+def _batches(device: torch.device, scale: float, *, pinned: bool) -> parts.Step:
     size = sizes(scale)
     training = trainer(device, size)
     model = shared(training.model, device)
@@ -70,9 +62,9 @@ def _batches(device: torch.device, scale: float, *, pinned: bool) -> Step:
     return step
 
 
-def averaged_loss(device: torch.device, fixed: bool, scale: float) -> Step:
+def averaged_loss(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Average the loss over the ranks in every step and read it, or keep it on the GPU."""
-    training, losses = averaged(small_layers(device, scale), device), Readings(device, fixed=fixed)
+    training, losses = averaged(parts.small_layers(device, scale), device), parts.Readings(device, fixed=fixed)
 
     def step() -> Tensor:
         loss = training.step()
@@ -82,12 +74,12 @@ def averaged_loss(device: torch.device, fixed: bool, scale: float) -> Step:
     return step
 
 
-def timed_parts(device: torch.device, fixed: bool, scale: float) -> Step:
+def timed_parts(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Synchronize around forward and backward of a small ResNet on every rank, or never."""
-    rows, side = scaled(32, scale), scaled(32, scale, 8)
-    model = shared(resnet(scaled(32, scale), 10), device)
+    rows, side = parts.scaled(32, scale), parts.scaled(32, scale, 8)
+    model = shared(parts.resnet(parts.scaled(32, scale), 10), device)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    x = in_host_memory(torch.randn(rows, 3, side, side), device, pinned=True).to(device)
+    x = parts.in_host_memory(torch.randn(rows, 3, side, side), device, pinned=True).to(device)
     y = torch.randint(10, (rows,), device=device)
 
     def wait() -> None:
@@ -107,9 +99,9 @@ def timed_parts(device: torch.device, fixed: bool, scale: float) -> Step:
     return step
 
 
-def sleeping_rank(device: torch.device, fixed: bool, scale: float) -> Step:
+def sleeping_rank(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Sleep 20 ms in every step of the last rank, or never."""
-    training = averaged(small_layers(device, scale), device)
+    training = averaged(parts.small_layers(device, scale), device)
     sleeps = not fixed and distributed.get_rank() == distributed.get_world_size() - 1
 
     def step() -> Tensor:

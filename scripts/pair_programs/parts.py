@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-Step = Callable[[], Tensor | None]
+from pinprof.workloads.model import Trainer, device_batch, sizes, trainer
+
+Step = Callable[[], object]
 """One training step; where it is easy, it returns the loss, still on the device."""
 
 FEWEST = 4
@@ -30,6 +32,12 @@ def update(optimizer: torch.optim.Optimizer, loss: Tensor) -> Tensor:
 def sgd(model: nn.Module, device: torch.device, rate: float = 1e-3) -> torch.optim.Optimizer:
     """Return an optimizer of one launch."""
     return torch.optim.SGD(model.parameters(), lr=rate, fused=device.type == "cuda")
+
+
+def resident(device: torch.device, scale: float) -> tuple[Trainer, Tensor]:
+    """Return a network of the workloads, and a batch that is on the device from the start."""
+    size = sizes(scale)
+    return trainer(device, size), device_batch(size, device)
 
 
 def synchronize(device: torch.device) -> None:

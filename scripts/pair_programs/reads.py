@@ -6,29 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 
-from pinprof.workloads.model import LEARNING_RATE, device_batch, sizes, trainer
+from pinprof.workloads.model import LEARNING_RATE
 from pinprof.workloads.waits import TINY_LAYERS, TINY_WIDTH, chain
-from scripts.pair_programs.parts import (
-    AverageMeter,
-    Gpt,
-    Readings,
-    Step,
-    in_host_memory,
-    mlp,
-    resnet,
-    scaled,
-    sgd,
-    small_gpt,
-    small_images,
-    small_layers,
-    synchronize,
-    update,
-)
+from scripts.pair_programs import parts
 
 
-def gan(device: torch.device, fixed: bool, scale: float) -> Step:
+def gan(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """DCGAN on images of 32 by 32: the printed numbers become sums on the GPU."""
-    channels, rows = scaled(64, scale), scaled(64, scale)
+    channels, rows = parts.scaled(64, scale), parts.scaled(64, scale)
     net_g, net_d = generator(channels).to(device), discriminator(channels).to(device)
     criterion = nn.BCEWithLogitsLoss()
     optimizer_d = torch.optim.Adam(net_d.parameters(), lr=2e-4, betas=(0.5, 0.999))
@@ -85,14 +70,14 @@ def discriminator(channels: int) -> nn.Module:
     )
 
 
-def resnet_meters(device: torch.device, fixed: bool, scale: float) -> Step:
+def resnet_meters(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """ResNet-18 with the meters of the ImageNet example: loss, top 1 and top 5."""
-    rows, side, classes = scaled(64, scale), scaled(32, scale, 8), 100
-    model = resnet(scaled(64, scale), classes).to(device)
+    rows, side, classes = parts.scaled(64, scale), parts.scaled(32, scale, 8), 100
+    model = parts.resnet(parts.scaled(64, scale), classes).to(device)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, weight_decay=1e-4)
-    images = in_host_memory(torch.randn(rows, 3, side, side), device, pinned=True)
-    labels = in_host_memory(torch.randint(classes, (rows,)), device, pinned=True)
-    meters = Readings(device, fixed=fixed)
+    images = parts.in_host_memory(torch.randn(rows, 3, side, side), device, pinned=True)
+    labels = parts.in_host_memory(torch.randint(classes, (rows,)), device, pinned=True)
+    meters = parts.Readings(device, fixed=fixed)
 
     def step() -> Tensor:
         x, y = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
@@ -101,17 +86,17 @@ def resnet_meters(device: torch.device, fixed: bool, scale: float) -> Step:
         correct = output.detach().topk(5, 1).indices.eq(y.view(-1, 1)).float()
         for number in (loss, correct[:, :1].sum() * (100.0 / rows), correct.sum() * (100.0 / rows)):
             meters.take(number)
-        return update(optimizer, loss)
+        return parts.update(optimizer, loss)
 
     return step
 
 
-def micro_batches(device: torch.device, fixed: bool, scale: float) -> Step:
+def micro_batches(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Train a small GPT, four micro-batches an update, the loss of each read or summed."""
-    vocabulary, block, count = 512, scaled(128, scale, 8), 4
-    model = Gpt(vocabulary, block, 4 * scaled(64, scale), depth=2).to(device)
+    vocabulary, block, count = 512, parts.scaled(128, scale, 8), 4
+    model = parts.Gpt(vocabulary, block, 4 * parts.scaled(64, scale), depth=2).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device.type == "cuda")
-    tokens = torch.randint(vocabulary, (count, scaled(16, scale), block + 1), device=device)
+    tokens = torch.randint(vocabulary, (count, parts.scaled(16, scale), block + 1), device=device)
     total = torch.zeros((), device=device)
     history: list[float] = []
 
@@ -132,13 +117,13 @@ def micro_batches(device: torch.device, fixed: bool, scale: float) -> Step:
     return step
 
 
-def amp_clip_norm(device: torch.device, fixed: bool, scale: float) -> Step:
+def amp_clip_norm(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Mixed precision with clipped gradients; their norm read or summed."""
-    width, rows = scaled(1024, scale), scaled(256, scale)
-    model = mlp(width, width, 16, 10).to(device)
+    width, rows = parts.scaled(1024, scale), parts.scaled(256, scale)
+    model = parts.mlp(width, width, 16, 10).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     x, y = torch.randn(rows, width, device=device), torch.randint(10, (rows,), device=device)
-    norms = Readings(device, fixed=fixed)
+    norms = parts.Readings(device, fixed=fixed)
 
     def step() -> Tensor:
         with torch.autocast(device.type, torch.bfloat16):
@@ -152,13 +137,13 @@ def amp_clip_norm(device: torch.device, fixed: bool, scale: float) -> Step:
     return step
 
 
-def timed_parts(device: torch.device, fixed: bool, scale: float, *, rows: int = 32, width: int = 32) -> Step:
+def timed_parts(device: torch.device, fixed: bool, scale: float, *, rows: int = 32, width: int = 32) -> parts.Step:
     """Train a residual network with the device synchronized around forward and backward, as people do to time them."""
-    training = small_images(device, scale, rows, width)
+    training = parts.small_images(device, scale, rows, width)
 
     def wait() -> None:
         if not fixed:
-            synchronize(device)
+            parts.synchronize(device)
 
     def step() -> Tensor:
         wait()
@@ -173,13 +158,13 @@ def timed_parts(device: torch.device, fixed: bool, scale: float, *, rows: int = 
     return step
 
 
-def print_loss(device: torch.device, fixed: bool, scale: float) -> Step:
+def print_loss(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Train a small GPT whose loss is printed as a tensor in every step, or not at all."""
-    model, batch = small_gpt(device, scale, depth=6)
+    model, batch = parts.small_gpt(device, scale, depth=6)
     optimizer, tokens = torch.optim.AdamW(model.parameters(), lr=1e-4), batch.to(device)
 
     def step() -> Tensor:
-        loss = update(optimizer, model(tokens[:, :-1], tokens[:, 1:]))
+        loss = parts.update(optimizer, model(tokens[:, :-1], tokens[:, 1:]))
         if not fixed:
             print(loss)
         return loss
@@ -187,41 +172,41 @@ def print_loss(device: torch.device, fixed: bool, scale: float) -> Step:
     return step
 
 
-def adam_item(device: torch.device, fixed: bool, scale: float) -> Step:
+def adam_item(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Train a plain network of many small layers with Adam; the loss read or summed."""
-    training, losses = small_layers(device, scale, rows=128, foreach=True), Readings(device, fixed=fixed)
+    training, losses = parts.small_layers(device, scale, rows=128, foreach=True), parts.Readings(device, fixed=fixed)
     return lambda: losses.take(training.step())
 
 
-def two_gpus_item(device: torch.device, fixed: bool, scale: float) -> Step:
+def two_gpus_item(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Train a network with one half on a second GPU, if there is one; the loss read or summed."""
     second = torch.device("cuda", 1) if device.type == "cuda" and torch.cuda.device_count() > 1 else device
-    width, rows = scaled(1024, scale), scaled(512, scale)
-    lower, upper = mlp(width, width, 10, width).to(device), mlp(width, width, 10, 10).to(second)
+    width, rows = parts.scaled(1024, scale), parts.scaled(512, scale)
+    lower, upper = parts.mlp(width, width, 10, width).to(device), parts.mlp(width, width, 10, 10).to(second)
     optimizer = torch.optim.Adam([*lower.parameters(), *upper.parameters()], lr=1e-4)
     x, y = torch.randn(rows, width, device=device), torch.randint(10, (rows,), device=second)
-    losses = Readings(second, fixed=fixed)
-    return lambda: losses.take(update(optimizer, F.cross_entropy(upper(lower(x).to(second)), y)))
+    losses = parts.Readings(second, fixed=fixed)
+    return lambda: losses.take(parts.update(optimizer, F.cross_entropy(upper(lower(x).to(second)), y)))
 
 
-def chain_item(device: torch.device, fixed: bool, scale: float) -> Step:
+def chain_item(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Train a chain of tiny operations; its loss read in the middle of the step, or not."""
     count = max(2, round(TINY_LAYERS * scale))
     weights = [torch.randn(TINY_WIDTH, device=device, requires_grad=True) for _ in range(count)]
     optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE, fused=device.type == "cuda")
     batch = torch.randn(TINY_WIDTH, device=device)
-    losses = Readings(device, fixed=fixed)
-    return lambda: update(optimizer, losses.take(chain(batch, weights)))
+    losses = parts.Readings(device, fixed=fixed)
+    return lambda: parts.update(optimizer, losses.take(chain(batch, weights)))
 
 
-def late_item(device: torch.device, fixed: bool, scale: float) -> Step:
+def late_item(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Read the loss of the step before once this step is queued: it waits for all of this step."""
-    return _read_late(small_images(device, scale).step, fixed=fixed)
+    return _read_late(parts.small_images(device, scale).step, fixed=fixed)
 
 
-def _read_late(train: Callable[[], Tensor], *, fixed: bool) -> Step:
+def _read_late(train: Callable[[], Tensor], *, fixed: bool) -> parts.Step:
     earlier: list[Tensor] = []
-    history = AverageMeter()
+    history = parts.AverageMeter()
 
     def step() -> Tensor:
         loss = train()
@@ -233,36 +218,34 @@ def _read_late(train: Callable[[], Tensor], *, fixed: bool) -> Step:
     return step
 
 
-def late_item_gpu_bound(device: torch.device, fixed: bool, scale: float) -> Step:
+def late_item_gpu_bound(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Read the loss of the step before once this step is queued, where the GPU is always behind."""
-    size = sizes(scale)
-    training = trainer(device, size)
-    batch = device_batch(size, device)
+    training, batch = parts.resident(device, scale)
     return _read_late(lambda: training.train(batch), fixed=fixed)
 
 
-def five_losses(device: torch.device, fixed: bool, scale: float) -> Step:
+def five_losses(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """One body with five heads; each head's loss read, one after the other."""
-    width, rows, heads = scaled(512, scale), scaled(256, scale), 5
-    body = mlp(width, width, 12, width)
-    model = nn.ModuleList([body, *(mlp(width, width, 1, 10) for _ in range(heads))]).to(device)
+    width, rows, heads = parts.scaled(512, scale), parts.scaled(256, scale), 5
+    body = parts.mlp(width, width, 12, width)
+    model = nn.ModuleList([body, *(parts.mlp(width, width, 1, 10) for _ in range(heads))]).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     x, y = torch.randn(rows, width, device=device), torch.randint(10, (heads, rows), device=device)
-    readings = Readings(device, fixed=fixed)
+    readings = parts.Readings(device, fixed=fixed)
 
     def step() -> Tensor:
         hidden = model[0](x)
         losses = [F.cross_entropy(head(hidden), target) for head, target in zip(model[1:], y, strict=True)]
-        return update(optimizer, torch.stack([readings.take(loss) for loss in losses]).sum())
+        return parts.update(optimizer, torch.stack([readings.take(loss) for loss in losses]).sum())
 
     return step
 
 
-def lightning_log(device: torch.device, fixed: bool, scale: float) -> Step:
+def lightning_log(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Train a LightningModule driven by a plain loop; `training_step` notes its loss as a number or as a tensor."""
     import pytorch_lightning as pl  # noqa: PLC0415  slow to import, and only this pair needs it
 
-    width, rows = scaled(1024, scale), scaled(64, scale)
+    width, rows = parts.scaled(1024, scale), parts.scaled(64, scale)
 
     class Classifier(pl.LightningModule):
         """A plain classifier."""
@@ -271,8 +254,8 @@ def lightning_log(device: torch.device, fixed: bool, scale: float) -> Step:
 
         def __init__(self) -> None:
             super().__init__()
-            self.net = nn.Sequential(nn.Flatten(), mlp(3 * 32 * 32, width, 8, 10))
-            self.history = AverageMeter()
+            self.net = nn.Sequential(nn.Flatten(), parts.mlp(3 * 32 * 32, width, 8, 10))
+            self.history = parts.AverageMeter()
             self.register_buffer("total", torch.zeros(()))
 
         def training_step(self, batch: tuple[Tensor, Tensor], _: int) -> Tensor:
@@ -288,44 +271,40 @@ def lightning_log(device: torch.device, fixed: bool, scale: float) -> Step:
     module = Classifier().to(device)
     optimizer = torch.optim.Adam(module.parameters(), lr=1e-4)
     batch = torch.randn(rows, 3, 32, 32, device=device), torch.randint(10, (rows,), device=device)
-
-    def step() -> Tensor:
-        return update(optimizer, module.training_step(batch, 0))
-
-    return step
+    return lambda: parts.update(optimizer, module.training_step(batch, 0))
 
 
-def gpt2_item(device: torch.device, fixed: bool, scale: float) -> Step:
+def gpt2_item(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """GPT-2 of transformers: its loss read, and a mask given that it looks into; or neither."""
     from transformers import GPT2Config, GPT2LMHeadModel  # noqa: PLC0415  slow to import, and only this pair needs it
 
-    block, width = scaled(64, scale, 8), 4 * scaled(32, scale)
+    block, width = parts.scaled(64, scale, 8), 4 * parts.scaled(32, scale)
     config = GPT2Config(
         vocab_size=512, n_positions=block, n_embd=width, n_layer=4, n_head=4, bos_token_id=0, eos_token_id=0
     )
     model = GPT2LMHeadModel(config).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    tokens = torch.randint(512, (scaled(16, scale), block), device=device)
+    tokens = torch.randint(512, (parts.scaled(16, scale), block), device=device)
     mask = torch.ones_like(tokens)
-    losses = Readings(device, fixed=fixed)
+    losses = parts.Readings(device, fixed=fixed)
 
     def step() -> Tensor:
         if not fixed and not mask.any():
             raise ValueError("nothing to attend to")
         masked = {} if fixed else {"attention_mask": mask}
-        return losses.take(update(optimizer, model(input_ids=tokens, labels=tokens, **masked).loss))
+        return losses.take(parts.update(optimizer, model(input_ids=tokens, labels=tokens, **masked).loss))
 
     return step
 
 
-def best_loss(device: torch.device, fixed: bool, scale: float) -> Step:
+def best_loss(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Train a small GPT that remembers its best loss: compared on the host, or on the GPU."""
-    model, batch = small_gpt(device, scale, depth=4, block=64)
-    optimizer, tokens = sgd(model, device), batch.to(device)
+    model, batch = parts.small_gpt(device, scale, depth=4, block=64)
+    optimizer, tokens = parts.sgd(model, device), batch.to(device)
     best = [torch.full((), 1e9, device=device)]
 
     def step() -> Tensor:
-        loss = update(optimizer, model(tokens[:, :-1], tokens[:, 1:]))
+        loss = parts.update(optimizer, model(tokens[:, :-1], tokens[:, 1:]))
         if fixed:
             best[0] = torch.minimum(best[0], loss)
         elif loss < best[0]:

@@ -5,39 +5,19 @@ from collections.abc import Sequence
 import pytest
 from bench_builder import BenchBuilder, count, measured, ms
 
-from pinprof.bench import EXPERIMENTS, verdicts
-from pinprof.bench.judge import (
-    ClaimJudgement,
-    ClaimOutcome,
-    Order,
-    Predicate,
-    Ratio,
-    Readings,
-    all_of,
-    any_of,
-    at_least,
-    at_most,
-    each_of,
-    in_order,
-    judged,
-    less,
-    less_in_most,
-    no,
-    order,
-    yes,
-)
+from pinprof.bench import EXPERIMENTS, judge, verdicts
 from pinprof.bench.results import Figure, Measured, figures
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 X, Y, Z = figures("E1", "ms", "x; y; z")
 
 
-def says(holds: Predicate, *found: Measured, **of_bench: Sequence[Measured]) -> ClaimJudgement:
+def says(holds: judge.Predicate, *found: Measured, **of_bench: Sequence[Measured]) -> judge.ClaimJudgement:
     """Return what a predicate says of figures of E1, and of other experiments."""
     bench = BenchBuilder().add("E1", *found)
     for number, others in of_bench.items():
         bench.add(number, *others)
-    return judged(holds, Readings(bench.build()))
+    return judge.judged(holds, judge.Readings(bench.build()))
 
 
 def about(low: float, high: float, unit: str = "ms", name: str = "x") -> Measured:
@@ -50,8 +30,8 @@ def exact(value: float, name: str = "x", size: int | None = None) -> Measured:
     return ms(name, value, value, value, size)
 
 
-def constant(outcome: ClaimOutcome) -> Predicate:
-    return lambda _read: ClaimJudgement(outcome, outcome)
+def constant(outcome: judge.ClaimOutcome) -> judge.Predicate:
+    return lambda _read: judge.ClaimJudgement(outcome, outcome)
 
 
 CONFIRMED, REFUTED, DEPENDS, UNKNOWN = (constant(each) for each in ("confirmed", "refuted", "depends", "unknown"))
@@ -77,27 +57,32 @@ CONFIRMED, REFUTED, DEPENDS, UNKNOWN = (constant(each) for each in ("confirmed",
     ],
 )
 def test_two_figures_are_in_order_if_they_differ_by_more_than_is_uncertain(
-    first: Measured, second: Measured, expected: Order
+    first: Measured, second: Measured, expected: judge.Order
 ) -> None:
-    assert order(first, second) == expected
-    assert order(second, first) == {"less": "more", "more": "less"}.get(expected, expected)
+    assert judge.order(first, second) == expected
+    assert judge.order(second, first) == {"less": "more", "more": "less"}.get(expected, expected)
 
 
 def test_errors_of_a_ratio_add_by_their_squares() -> None:
     """Each may be 10 % off: both together by 14 %, not by 21 %."""
     pair = about(4 / 1.1, 4.4), about(2 / 1.1, 2.2, name="y")
-    assert says(at_least(Ratio(X, Y), 1.74), *pair).outcome == "confirmed"
-    assert says(at_least(Ratio(X, Y), 1.76), *pair).outcome == "depends"
-    text = says(at_most(Ratio(X, Y), 2), exact(4), exact(2, "y")).text
+    assert says(judge.at_least(judge.Ratio(X, Y), 1.74), *pair).outcome == "confirmed"
+    assert says(judge.at_least(judge.Ratio(X, Y), 1.76), *pair).outcome == "depends"
+    text = says(judge.at_most(judge.Ratio(X, Y), 2), exact(4), exact(2, "y")).text
     assert text == "2 times as much: 4.00 ms (x) against 2.00 ms (y); limit 2"
 
 
 @pytest.mark.parametrize(
     ("first", "expected", "outcome"),
-    [(0.9, "less", "confirmed"), (0.98, "less", "refuted"), (1.1, "less", "refuted"), (0.98, "same", "confirmed")],
+    [
+        (0.9, "less", "confirmed"),
+        (0.98, "less", "refuted"),
+        (1.1, "less", "refuted"),
+        (0.98, "same", "confirmed"),
+    ],
 )
-def test_an_order_is_the_expected_one(first: float, expected: Order, outcome: ClaimOutcome) -> None:
-    assert says(in_order(X, Y, expected), exact(first), exact(1, "y")).outcome == outcome
+def test_an_order_is_the_expected_one(first: float, expected: judge.Order, outcome: judge.ClaimOutcome) -> None:
+    assert says(judge.in_order(X, Y, expected), exact(first), exact(1, "y")).outcome == outcome
 
 
 WIDE = -1.0
@@ -114,24 +99,24 @@ WIDE = -1.0
         ((1, WIDE, WIDE), "depends"),
     ],
 )
-def test_most_agree_and_none_contradicts(first: Sequence[float], outcome: ClaimOutcome) -> None:
+def test_most_agree_and_none_contradicts(first: Sequence[float], outcome: judge.ClaimOutcome) -> None:
     values = [(3.0, 0.5, 9.0) if value == WIDE else (value, value, value) for value in first]
     found = [ms("x", *value, size) for value, size in zip(values, (KIB, MIB, GIB), strict=True)]
     others = [exact(2, "y", size) for size in (KIB, MIB, GIB)]
-    assert says(less_in_most((X, Y)), *found, *others).outcome == outcome
-    assert says(less_in_most((X, Y), least_bytes=2 * GIB), *found, *others).outcome == "unknown"
+    assert says(judge.less_in_most((X, Y)), *found, *others).outcome == outcome
+    assert says(judge.less_in_most((X, Y), least_bytes=2 * GIB), *found, *others).outcome == "unknown"
     names = [Figure("E1", f"x{number}") for number in range(3)]
     unsized = [ms(figure.name, *value) for figure, value in zip(names, values, strict=True)]
-    assert says(less_in_most(*((figure, Y) for figure in names)), *unsized, exact(2, "y")).outcome == outcome
+    assert says(judge.less_in_most(*((figure, Y) for figure in names)), *unsized, exact(2, "y")).outcome == outcome
 
 
 @pytest.mark.parametrize(
     ("x", "y", "outcome"),
     [(1, 0, "confirmed"), (1, 1, "refuted"), (0, 0, "refuted"), (None, 0, "depends"), (None, 1, "refuted")],
 )
-def test_answers_of_all_runs_are_those_expected(x: float | None, y: float, outcome: ClaimOutcome) -> None:
+def test_answers_of_all_runs_are_those_expected(x: float | None, y: float, outcome: judge.ClaimOutcome) -> None:
     first = measured("x", "yes", 0, 0, 1) if x is None else count("x", "yes", x)
-    assert says(all_of(yes(X), no(Y)), first, count("y", "yes", y)).outcome == outcome
+    assert says(judge.all_of(judge.yes(X), judge.no(Y)), first, count("y", "yes", y)).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -148,16 +133,16 @@ def test_answers_of_all_runs_are_those_expected(x: float | None, y: float, outco
     ],
 )
 def test_predicates_together(
-    parts: Sequence[Predicate], every: ClaimOutcome, each: ClaimOutcome, some: ClaimOutcome
+    parts: Sequence[judge.Predicate], every: judge.ClaimOutcome, each: judge.ClaimOutcome, some: judge.ClaimOutcome
 ) -> None:
-    assert [says(holds(*parts)).outcome for holds in (all_of, each_of, any_of)] == [every, each, some]
+    assert [says(holds(*parts)).outcome for holds in (judge.all_of, judge.each_of, judge.any_of)] == [every, each, some]
 
 
 def test_a_missing_figure_leaves_a_part_unknown_and_a_claim_may_ask_other_experiments() -> None:
-    assert says(less(X, Y), exact(1)) == ("unknown", "not measured: y")
-    assert says(each_of(less(X, Y), CONFIRMED), exact(1)) == ("unknown", "not measured: y")
-    elsewhere = at_most(Figure("E2", "x"), 2)
-    assert says(any_of(less(X, Y), elsewhere), exact(1), E2=[exact(1)]).outcome == "confirmed"
+    assert says(judge.less(X, Y), exact(1)) == ("unknown", "not measured: y")
+    assert says(judge.each_of(judge.less(X, Y), CONFIRMED), exact(1)) == ("unknown", "not measured: y")
+    elsewhere = judge.at_most(Figure("E2", "x"), 2)
+    assert says(judge.any_of(judge.less(X, Y), elsewhere), exact(1), E2=[exact(1)]).outcome == "confirmed"
 
 
 def test_without_figures_every_claim_says_what_is_missing_or_why_nothing_decides_it() -> None:

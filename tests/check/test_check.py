@@ -16,7 +16,6 @@ from pinprof.check.baseline import read_baseline
 from pinprof.check.figures import TraceFigures, measure_figures
 from pinprof.check.judge import LimitVerdict, judge, remarks
 from pinprof.check.limits import QUANTITIES, Limits
-from pinprof.ground.errors import PinprofError
 from pinprof.trace import read_trace
 
 GUIDE = ROOT / "pinprof" / "guides" / "ci.md"
@@ -74,7 +73,7 @@ def test_the_overlap_is_that_of_the_whole_trace(tmp_path: Path) -> None:
     assert verdict_of(builder, tmp_path, min_overlap=0.8).status == "kept"
     verdict = verdict_of(builder, tmp_path, min_overlap=0.81)
     assert verdict.failed
-    assert verdict.sentence == "80.0 % of the copy time is overlapped, at least 81.0 % wanted"
+    assert verdict.sentence == "overlapped share of the copy time: 80.0 %, at least 81.0 % wanted"
 
 
 def test_a_trace_without_copies_keeps_the_overlap_and_explicit_waits_are_not_hidden(tmp_path: Path) -> None:
@@ -131,12 +130,6 @@ def test_without_runtime_calls_waits_are_unknown_and_copies_are_not(tmp_path: Pa
     builder.activity("kernel", "k", 0, 10, correlation=0, device=0, stream=7)
     assert "ProfilerActivity.CPU" in verdict_of(builder, tmp_path, max_hidden_syncs=1).sentence
     assert verdict_of(builder, tmp_path, max_exposed_ms=0).status == "kept"
-
-
-@pytest.mark.parametrize("limits", [{"max_stall_ms": -1}, {"min_overlap": 1.1}, {"max_step_ms": float("nan")}])
-def test_a_limit_that_cannot_be_is_refused(limits: dict[str, float]) -> None:
-    with pytest.raises(PinprofError, match=next(iter(limits)).replace("_", "-")):
-        Limits(**limits)
 
 
 # A file that has lost its end

@@ -15,7 +15,7 @@ def config(folder: Path, text: str) -> Path:
 
 
 def test_limits_are_read_with_dashes_or_underscores(tmp_path: Path) -> None:
-    path = config(tmp_path, "[tool.pinprof.check]\nmax-hidden-syncs = 0\nmin_overlap = 0.9")
+    path = config(tmp_path, "\ufeff[tool.pinprof.check]\r\nmax-hidden-syncs = 0\r\nmin_overlap = 0.9")
     assert read_config(path) == Limits(max_hidden_syncs=0, min_overlap=0.9)
 
 
@@ -41,10 +41,7 @@ def test_the_nearest_file_with_the_table_wins_up_to_the_top_of_the_repository(tm
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "[tool.pinprof.check]\nmax-hiden-syncs = 0",
-            "max-hiden-syncs: unknown key; perhaps you mean max-hidden-syncs; ",
-        ),
+        ("[tool.pinprof.check]\nmax-hiden-syncs = 0", "max-hiden-syncs: unknown key; the keys are max-hidden-syncs, "),
         ("[tool.pinprof.check]\nmax-step-ms = '3'", "max-step-ms = '3': must be a number"),
         ("[tool.pinprof.check]\nmax-step-ms = true", "max-step-ms = True: must be a number"),
         ("[tool.pinprof.check]\nmax-step-ms = nan", "max-step-ms = nan"),
@@ -52,13 +49,13 @@ def test_the_nearest_file_with_the_table_wins_up_to_the_top_of_the_repository(tm
         ("[tool.pinprof.check]\nmax-step-ms = 1\nmax_step_ms = 2", "twice"),
         ("[tool.pinprof]\nmax-step-ms = 1", r"put limits into \[tool.pinprof.check\]"),
         ("[tool.pinprof]\ncheck = 1", "is not a table"),
-        ("[tool", r"is not TOML .*line 1"),
-        ("a = 1\nb = \udcff", "line 2 is not UTF-8"),
+        ("[tool", "is not TOML .*at end of document"),
+        ("a = 1\nb = \udcff", "is not TOML .*utf-8"),
         ("a = " + "[" * 20_000, "is not TOML"),
         ("a = " + "9" * 5_000, "is not TOML"),
-        ("[tool.pinprof.checks]\nmax-step-ms = 1", r"\[tool.pinprof\] has no key checks; .*\[tool.pinprof.check\]"),
-        ("[pinprof.check]", r"does not read \[pinprof\]"),
-        ("[[tool.pinprof]]", "tool.pinprof is not a table"),
+        ("[tool.pinprof.checks]\nmax-step-ms = 1", r"put limits into \[tool.pinprof.check\]"),
+        ("[pinprof.check]", r"put limits into \[tool.pinprof.check\]"),
+        ("[[tool.pinprof]]", r"put limits into \[tool.pinprof.check\]"),
         ("[tool.pinprof.check]\nmax-stall-ms = '3 ms'", "'3 ms': must be a number without a unit"),
         ("[tool.pinprof.check]\nmax-stall-ms = -1", "a number from 0 to 3600000"),
         ("[tool.pinprof.check]\nmax-stall-ms = inf", "max-stall-ms = inf: a limit is a number from 0 to 3600000"),

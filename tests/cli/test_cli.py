@@ -109,8 +109,6 @@ def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, mon
         ("report trace --json out --html out", "names two outputs"),
         ("report trace --json - --html -", "names two outputs"),
         ("report trace --json EMPTY", "an output has no name"),  # as a shell gives it whose variable is not set
-        ("report trace --html EMPTY", "an output has no name"),
-        ("export trace -o EMPTY", "an output has no name"),
         ("whatif trace --json EMPTY", "an output has no name"),
         ("report missing", "missing"),
         ("report empty", "empty"),
@@ -464,9 +462,7 @@ def test_the_next_run_overwrites_what_the_last_one_wrote_and_nothing_else(tmp_pa
     (tmp_path / "loop.py").write_text(source.format(-1))
     first = loop("--steps", "2", "--warmup=1")
     assert first.returncode == 0, first.stderr
-    assert re.fullmatch(
-        r"Stopped after step \d+; --keep-going runs to the end(; pinprof took .*)?", first.stderr.splitlines()[-1]
-    )
+    assert re.fullmatch(r"Stopped after step \d+; --keep-going runs to the end", first.stderr.splitlines()[-1])
     page, trace = (tmp_path / "pinprof-loop.html"), (tmp_path / "pinprof-loop.json.gz")
     before = trace.read_bytes()
     assert loop("--steps", "2", "--warmup", "1").returncode == 0

@@ -42,7 +42,6 @@ def test_rates_are_read_as_those_of_a_machine(tmp_path: Path) -> None:
         (("workload",), "--list"),
         (("workload", "E1", "--floats", "0"), "x>=1"),
         (("workload", "E1", "--record", "e1.txt"), ".json.gz"),
-        (("workload", "E13", "--least", "2", "--most", "1"), "--least"),
         (("bench", "--only", "E1,pinning_cost"), "twice"),
         (("bench", "--only", ""), "E1 pinning_cost"),
         (("bench", "--json", "missing/bench.json"), "missing"),

@@ -239,7 +239,7 @@ def test_each_phase_of_a_report_has_a_line(tmp_path: Path, monkeypatch: pytest.M
         shown.append(text)
         yield shown.append
 
-    for module in ("report", "traces"):
+    for module in ("terminal", "inputs"):
         monkeypatch.setattr(sys.modules[f"pinprof.cli.{module}"], "progress", progress)
     paths = [rank_trace(rank, 10).write(tmp_path / f"{rank}.json") for rank in range(ranks)]
     assert invoke("report", *paths, "--html", tmp_path / "out.html").exit_code == 0

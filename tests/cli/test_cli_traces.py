@@ -78,14 +78,6 @@ def test_standard_input_is_not_read_twice(words: list[str]) -> None:
     assert "can be read once" in result.stderr
 
 
-@pytest.mark.slow
-def test_a_real_pipe_is_read(run: Path) -> None:
-    command = [sys.executable, "-m", "pinprof", "report", "-", "--json", "-"]
-    with (run / "rank0.json.gz").open("rb") as file:
-        ended = subprocess.run(command, stdin=file, capture_output=True, check=True)
-    assert json.loads(ended.stdout)["traces"][0]["path"] == "standard input"
-
-
 @pytest.mark.parametrize(
     ("words", "argument"),
     [

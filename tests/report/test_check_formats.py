@@ -11,9 +11,9 @@ import pytest
 from check_traces import checked, item, plain, with_waits
 from trace_builder import TraceBuilder, without_known_events
 
+from pinprof.check.figures import CodePlace
 from pinprof.check.judge import Checked, LimitStatus, LimitVerdict
 from pinprof.check.limits import Limits
-from pinprof.check.places import CodePlace
 from pinprof.report.check import MAX_LISTED_PLACES, check_to_text, to_github, to_junit, to_sarif, uri_of
 
 # The terminal
@@ -111,7 +111,7 @@ def test_a_trace_is_a_suite_and_a_limit_a_case(tmp_path: Path) -> None:
     assert good.find("failure") is None
     failure = bad.find("failure")
     assert failure is not None
-    assert failure.attrib["message"] == "2 hidden waits of the host per step, at most 0 allowed"
+    assert failure.attrib["message"] == "hidden waits of the host per step: 2, at most 0 allowed"
     assert "train (train.py): PIN201 `.item()` (aten::item): 1 per step" in (failure.text or "")
 
 

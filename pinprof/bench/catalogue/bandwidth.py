@@ -25,7 +25,6 @@ CPU_PERCENT = {case: Figure("E13", f"host busy, {case.name}", "%") for case in C
 """Percent of a copy's time for which this process uses a CPU."""
 ACCESS = Figure("E13", "the GPU can access pageable memory", "yes")
 PUBLISHED_BYTES = 16 * MIB
-"""The size of the text's copies."""
 PUBLISHED_GBPS = dict(zip(CASES, (2.308439, 5.774224, 2.316220, 5.958834), strict=False))
 IN_A_ROW_BYTES, MAX_IN_A_ROW = 4 * MIB, 64
 """Small copies are timed in rows, because two events are too coarse for one."""
@@ -71,10 +70,7 @@ def measure_bandwidth(lab: Lab) -> Iterator[Measured]:
 
 
 def _share_of_a_cpu(lab: Lab, run: CaseRun) -> float:
-    """Return how many percent of a copy's time this process uses a CPU.
-
-    The wait for a blocking event sleeps: polling would keep a CPU busy by itself.
-    """
+    """Return for how many percent of a copy's time this process uses a CPU; the wait for the event sleeps."""
     import torch
 
     end = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
@@ -230,4 +226,3 @@ RATES = replace(
     changed="",
     rounds=2,
 )
-"""`pinprof bench --rates`."""

@@ -6,9 +6,8 @@ from pinprof.bench.experiment import COPIES_AT_ONCE, COPIES_HIDDEN, MIB, CaseRun
 from pinprof.bench.judge import MAX_PERCENT_OF_HARDLY, Claim, Predicate, all_of, at_least, at_most, barely, mostly
 from pinprof.bench.results import Figure, Measured
 
-CASE_NAMES = [
-    f"{stream}, {memory}" for stream in ("default stream", "side stream") for memory in ("pageable", "pinned")
-]
+STREAMS, MEMORIES = ("default stream", "side stream"), ("pageable", "pinned")
+CASE_NAMES = [f"{stream}, {memory}" for stream in STREAMS for memory in MEMORIES]
 FOUR = [Figure("E4", name) for name in CASE_NAMES]
 KERNELS_FIRST = Figure("E4", "side stream, pageable, kernels first")
 """The case in which the kernels are launched before the copy, which holds the host."""
@@ -39,9 +38,8 @@ def measure_overlap(lab: Lab) -> Iterator[Measured]:
 def only_the_last(*cases: Figure) -> Predicate:
     """Return that of several cases only the last overlaps kernels."""
     *others, last = cases
-    return all_of(
-        mostly(COPIES_HIDDEN(last)), *(at_most(COPIES_HIDDEN(case), MAX_PERCENT_OF_HARDLY) for case in others)
-    )
+    shown = [at_most(COPIES_HIDDEN(case), MAX_PERCENT_OF_HARDLY) for case in others]
+    return all_of(mostly(COPIES_HIDDEN(last)), *shown)
 
 
 COPY_OVERLAP = Experiment(

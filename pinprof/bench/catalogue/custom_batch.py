@@ -69,11 +69,7 @@ def loader_of(collate: Collate | None, rows: int, workers: int = 0) -> Iterable[
 
 
 def copies_of_custom_batches(lab: Lab) -> CaseRuns:
-    """Return the steps of the cases: draw the batches of a loader and copy them.
-
-    The loader and its workers live on from step to step, as in training: a recording has the settings of the loaders
-    that are in use when it begins.
-    """
+    """Return the steps of the cases: draw and copy the batches of a loader, whose workers live on as in training."""
 
     def case(kind: type[PlainBatch]) -> CaseRun:
         loader = loader_of(kind, lab.sizes["rows"], LOADER_WORKERS)

@@ -67,7 +67,6 @@ def measure_allocations(lab: Lab) -> Iterator[Measured]:
 
 
 def _is_refused(count: int, *, pinned: bool = False) -> bool:
-    """Return whether a request raises an error that a program can handle."""
     try:
         _empty(count, pinned=pinned)
     except (RuntimeError, MemoryError):
@@ -111,10 +110,7 @@ def _taken(count: int, *, pinned: bool) -> tuple[float, float]:
 
 
 def _swapped_out(tensor: Tensor) -> float | None:
-    """Ask Linux to swap a tensor out, and return how many percent of its bytes are in swap afterwards.
-
-    None if swap has no room for twice as many, or if Linux does not report it.
-    """
+    """Return how many percent of a tensor Linux swaps out when asked to; None without room in swap for two of it."""
     bytes_, room, before = tensor.numel(), kib_of("SwapFree", MEMINFO), kib_of("VmSwap", STATUS)
     if room is None or before is None or room * 1024 < 2 * bytes_:
         return None

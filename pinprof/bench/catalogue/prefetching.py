@@ -90,9 +90,7 @@ PREFETCHING = Experiment(
         Claim(
             "To overlap, copies must be from pinned memory",
             "question: opening; answer: data prefetcher",
-            all_of(
-                mostly(COPIES_HIDDEN(PREFETCHER)), barely(COPIES_HIDDEN(PAGEABLE)), barely(COPIES_HIDDEN(PAGEABLE_LATE))
-            ),
+            all_of(mostly(COPIES_HIDDEN(PREFETCHER)), *map(barely, map(COPIES_HIDDEN, (PAGEABLE, PAGEABLE_LATE)))),
             "a pageable copy holds the host, but overlaps kernels that were launched before it",
         ),
         Claim(

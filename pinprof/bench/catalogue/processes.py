@@ -23,7 +23,6 @@ SIZES_OF_PROCESSES = (
     Size("processes", 2, "processes that copy at the same time"),
 )
 CopyClock = Callable[[Lab, CaseRun], float]
-"""Runs a copy and returns its milliseconds."""
 
 
 def two_tensors(lab: Lab) -> tuple[Tensor, Tensor]:

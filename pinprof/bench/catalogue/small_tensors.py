@@ -25,9 +25,7 @@ def faster(fast: Figure) -> Predicate:
     return at_least(gain(fast), 1 + SAME_SHARE, otherwise="unknown")
 
 
-def gains_in_turn(
-    lab: Lab, cases: Sequence[Figure], runs: CaseRuns, *pairs: tuple[Figure, Figure]
-) -> Iterator[Measured]:
+def gains_in_turn(lab: Lab, cases: Sequence[Figure], runs: CaseRuns, *pairs: Sequence[Figure]) -> Iterator[Measured]:
     """Yield what cases take in turn, and how many times as fast the first of each pair is as the second."""
     turns = lab.turns(runs)
     yield from of_turns(cases, turns)

@@ -10,12 +10,12 @@ import click
 from click.core import ParameterSource
 
 from pinprof.cli.terminal import fail, progress, say, show_text, write
+from pinprof.ground.errors import TraceError
 from pinprof.ground.host_time import HOST_TIME
 from pinprof.ground.urls import STANDARD_INPUT, shown
 
 if TYPE_CHECKING:
     from pinprof.analysis import Analysis
-    from pinprof.ground.errors import TraceError
     from pinprof.prediction.pinning import Pinning
     from pinprof.ranks.rank import RankPart
     from pinprof.report.source import Code
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 EDITOR_VARIABLE, MACHINE_VARIABLE = "PINPROF_EDITOR", "PINPROF_MACHINE"
 
-NO_SOURCE = click.option(
-    "--no-source", is_flag=True, help="Quote no lines of your code, so that you can share the report."
-)
+NO_SOURCE = click.option("--no-source", is_flag=True, help="Quote no lines of your code: to share the report.")
 
 
 def code_of(*, quotes: bool = True) -> "Code":
@@ -85,7 +83,6 @@ Result = TypeVar("Result")
 Analyzer: TypeAlias = "Callable[[Trace, Callable[[], None]], Result]"
 """A function of a trace; it calls its second argument when all is measured, before steps are replayed."""
 FULL_TABLE_ROWS = 15
-"""Rows that the full report has of a table."""
 
 
 def read(path: str, analyze: "Analyzer[Result]", which: str = "") -> Result:
@@ -133,8 +130,6 @@ def expanded(arguments: Sequence[str]) -> list[Argument]:
 
 def read_all(arguments: Sequence[Argument], analyze: "Analyzer[Result]") -> Iterator[Result]:
     """Yield what `analyze` returns of each trace; name and skip files of a folder or a pattern that are not traces."""
-    from pinprof.ground.errors import TraceError
-
     for argument in arguments:
         usable = 0
         for _, outcome in _outcomes(argument, analyze):
@@ -151,7 +146,6 @@ def read_all(arguments: Sequence[Argument], analyze: "Analyzer[Result]") -> Iter
 
 def each_outcome(arguments: Sequence[str], analyze: "Analyzer[Result]") -> "Iterator[tuple[str, Result | TraceError]]":
     """Yield the name of each trace with what `analyze` returns of it, or with the reason why it cannot be read."""
-    from pinprof.ground.errors import TraceError
     from pinprof.trace.files import trace_files
 
     refuse_two_inputs(arguments)
@@ -165,8 +159,6 @@ def each_outcome(arguments: Sequence[str], analyze: "Analyzer[Result]") -> "Iter
 
 
 def _outcomes(argument: Argument, analyze: "Analyzer[Result]") -> "Iterator[tuple[str, Result | TraceError]]":
-    from pinprof.ground.errors import TraceError
-
     for number, path in enumerate(argument.files, start=1):
         outcome: Result | TraceError
         try:
@@ -185,11 +177,7 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
 def measured_ranks(
     paths: Sequence[str], jobs: int | None, machine: MachineFile | None
 ) -> "tuple[list[RankPart], dict[str, str]]":
-    """Return what was measured of the traces in this order, and why other files are not traces.
-
-    `jobs` processes measure them. Raises TraceError if none is a trace.
-    """
-    from pinprof.ground.errors import TraceError
+    """Return what `jobs` processes measure of the traces, and why other files are none. Raises TraceError."""
     from pinprof.trace_pool import measure_all
 
     with progress(f"measuring {len(paths)} traces") as update:
@@ -232,10 +220,7 @@ def print_report(
     again: str = "",
     has_page: bool = False,
 ) -> None:
-    """Print the report on a trace, as wide as the terminal: with its tables if `is_full`, else the short one.
-
-    `again` and `has_page` are as for `to_brief`.
-    """
+    """Print the report on a trace: with its tables if `is_full`; the others are as for `to_brief`."""
     from pinprof.report.trace.text import to_brief, trace_to_text
 
     entry = measured.profile, measured.findings
