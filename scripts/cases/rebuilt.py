@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import cycle, islice
 
 import torch
@@ -188,8 +189,13 @@ def batched_muon(changed: bool) -> Iterator[None]:
         yield
 
 
+@cache  # both versions have the same objects, as each would have them alone
+def objects() -> list[dict[str, object]]:
+    return [{"id": number, "words": [[number, word] for word in range(6)]} for number in range(200_000)]
+
+
 def garbage_collection(changed: bool) -> Iterator[None]:
-    samples = [{"id": number, "words": [[number, word] for word in range(6)]} for number in range(200_000)]
+    samples = objects()
     recent = deque[list[dict[str, object]]](maxlen=50)
     model = blocks(512, 1024, 12)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
