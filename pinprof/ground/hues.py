@@ -35,9 +35,6 @@ OF_LIMITS = {
 }
 """Idle time of the GPU by what costs it, as the verdict names it."""
 
-LONGER, SHORTER, NEW, GONE = "#D6293E", "#4A3AD6", "#FF9AA2", "#B9B2FF"
-"""Two recordings compared: red took longer, violet shorter; pale red is new, pale violet is gone."""
-
 IN_THE_DARK = {
     KERNEL: "#5575BE",
     COPY_OUT[0]: "#CF6F17",
@@ -52,15 +49,12 @@ IN_THE_DARK = {
     STEP: "#64748B",
     CALL: "#6D6A71",
     PROFILER: "#8A8A8A",
-    LONGER: "#E0455A",
-    SHORTER: "#6F4CEB",
-    GONE: "#BEB8FF",
 }
 """The colours that differ on a dark page, where each has a contrast of 3 to it; found by search, hue by hue."""
 
-ORANGE, SKY, GREEN, VERMILLION = "#E69F00", "#56B4E9", "#009E73", "#D55E00"
+ORANGE, GREEN, VERMILLION = "#E69F00", "#009E73", "#D55E00"
 BLUE, PURPLE = "#0072B2", "#CC79A7"
-SLATE, PALE = "#7A8799", "#B8BEC6"
+SLATE = "#7A8799"
 """Colours for other series of charts. Masataka Okabe and Kei Ito, Color Universal Design (2008),
 https://jfly.uni-koeln.de/color/."""
 

@@ -4,7 +4,7 @@ The page's scripts draw on a canvas: plotly took 50 ms for each zoom of 20,000 r
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from pinprof.ground.hues import HATCHES, PURPLE, see_through
 from pinprof.ground.units import ROUNDS_UP, SIZE_UNITS, TIME_UNITS, duration
 from pinprof.report.html import Markup, note
 from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS, PageDrawing, lanes_of_page
-from pinprof.report.timeline.lane import FRAME_SOURCE, OP_SOURCE, Lane
+from pinprof.report.timeline.lane import FRAME_SOURCE, OP_SOURCE
 from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
 from pinprof.report.timeline.payload import ABSENT_LINK, FIRST_LINK, UNDRAWN_LINK, packed
 from pinprof.report.timeline.steps import Window, all_steps_text, choose_window, step_names
@@ -76,8 +76,6 @@ class SharedTimeline(NamedTuple):
     """The time 0 of the axis on the clock of the trace."""
     since: str = ""
     """The name of the step that starts then; empty where the axis counts from the step in view."""
-    more: Sequence[Lane] = ()
-    """Lanes below the steps."""
 
 
 def constants() -> str:
@@ -110,7 +108,7 @@ def fragment(
     view = shared.view if shared else choose_window(analysis.trace)
     instances = (worst_instance(analysis, finding) for finding in findings)
     times = [time for instance in instances if instance for time in (instance.start_ns, instance.end_ns)]
-    detail = lanes_of_page(analysis, view, max_events, times, shared.more if shared else ())
+    detail = lanes_of_page(analysis, view, max_events, times)
     if not detail.lanes:
         return note("Nothing to draw: the trace has no events on host threads or GPU streams.")
     first_ns = shared.first_ns if shared else None

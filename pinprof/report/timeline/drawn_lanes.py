@@ -1,7 +1,7 @@
 """Which lanes and steps are drawn: on a page up to a million rectangles, in plotly's figure up to 20,000 bars."""
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -74,21 +74,15 @@ def lanes_of_page(
     view: Window,
     max_events: int = MAX_PAGE_EVENTS,
     wanted_ns: Iterable[int] = (),
-    more: Sequence[Lane] = (),
 ) -> PageDrawing:
     """Return the lanes of a trace with at most `max_events` rectangles, unless there are more lanes.
 
     The steps around `wanted_ns` are kept in full. Lanes that are folded at first have a share of their own, so that
-    they take nothing from the others. `more` lanes stand below the steps.
+    they take nothing from the others.
     """
     trace, window = analysis.trace, whole_window(analysis.trace)
-    laid_out, left_out = lay_out(analysis, window, nested=True)
-    steps, others = (
-        [lane for lane in laid_out if (lane.source is STEP_SOURCE) == is_step] for is_step in (True, False)
-    )
-    lanes = [*steps, *more, *others]
-    del laid_out, steps, others  # each lane is given up as soon as a sorted or thinner one takes its place
-    for number, lane in enumerate(lanes):
+    lanes, left_out = lay_out(analysis, window, nested=True)
+    for number, lane in enumerate(lanes):  # each lane is given up as soon as a sorted or thinner one takes its place
         lanes[number] = lane.by_start()
     inner = [number for number, lane in enumerate(lanes) if lane.folded]
     outer = [number for number, lane in enumerate(lanes) if not lane.folded]

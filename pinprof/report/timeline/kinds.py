@@ -66,11 +66,6 @@ OVERLAPPED_COPY_KIND = _kind("overlapped copies", "Overlap", hues.OVERLAPPED, "\
 STEP_PART_KINDS = range(IDLE_KIND, OVERLAPPED_COPY_KIND + 1)
 """The parts of a step, so called on all of the page."""
 
-GONE_KIND = _kind("gone after", "Changed", hues.GONE, "/")
-NEW_KIND = _kind("new", "Changed", hues.NEW, "\\")
-SHORTER_KIND = _kind("shorter after", "Changed", hues.SHORTER)
-LONGER_KIND = _kind("longer after", "Changed", hues.LONGER)
-
 MEMORY_KIND = _kind("allocated memory", "Memory", hues.MEMORY)
 
 EVENT_KINDS = tuple(_LEGEND_ROWS)

@@ -58,8 +58,8 @@ class Lane:
     kind: np.ndarray
     """Index into EVENT_KINDS."""
     row: np.ndarray
-    """The row of the event, of a block that of its longest event. Sources without a table have rows of `Stalls`, steps,
-    or indices into `names`; the overlap band has -1."""
+    """The row of the event, of a block that of its longest event. Sources without a table have rows of `Stalls`
+    or steps; the overlap band has -1."""
     count: np.ndarray
     """The number of events that it stands for."""
     busy_ns: Int64s
@@ -68,8 +68,6 @@ class Lane:
     """The host thread of its events, as an index into `Trace.threads`."""
     folded: bool = False
     """Whether it is hidden until somebody unfolds it."""
-    names: tuple[str, ...] = ()
-    """Names of changes, by `row`."""
     shares: Mapping[int, Int64s] = field(default_factory=dict)
     """The ns of each kind in each rectangle, in an overlap band with merged parts."""
 
@@ -147,7 +145,6 @@ def columns_of_memory(context: LaneContext, lane: Lane) -> Columns:
 
 STEP_SOURCE = LaneSource("steps", lambda _, lane: {"step": lane.row})
 GPU_STEP_SOURCE = LaneSource("gpu_steps", lambda _, lane: {"step": lane.row})
-CHANGE_SOURCE = LaneSource("changes", lambda _, lane: {"name": Names(lane.names, lane.row)})
 STALL_SOURCE = LaneSource("stalls", columns_of_stalls)
 ANNOTATION_SOURCE = LaneSource("annotations", columns_of_events, "annotations", is_nested=True)
 OP_SOURCE = LaneSource("ops", columns_of_events, "ops", is_nested=True)
