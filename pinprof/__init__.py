@@ -23,7 +23,6 @@ pinprof.load("run/").ranks                      # the ranks of a job side by sid
 pinprof.compare("before.json.gz", "after.json.gz")  # what changed between two, the same way
 pinprof.timeline(trace)                         # the timeline as a plotly figure, to be restyled
 pinprof.profile_step(train_step, model, batch)  # the same of a step that is called and recorded here
-%load_ext pinprof                               # and of the steps in a cell that begins with %%pinprof
 
 with pinprof.guard():                           # finds host memory that is used before its copy has ended
     train(model, loader)
@@ -105,11 +104,6 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(import_module(_MODULE_OF[name]), name)
-
-
-def load_ipython_extension(shell: Any) -> None:
-    """Let cells that begin with `%%pinprof` be recorded and reported on, after `%load_ext pinprof`."""
-    import_module("pinprof.magic").register(shell)
 
 
 def __dir__() -> list[str]:
