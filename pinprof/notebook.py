@@ -38,7 +38,7 @@ from pinprof.report.python.dataframes import ReportTables, figures_of, ranks_of_
 from pinprof.report.python.objects import Contents, ReportObject, scalars_of
 from pinprof.report.trace.json import trace_of, traces_to_json
 from pinprof.report.trace.markdown import traces_to_markdown
-from pinprof.report.trace.page import timeline_title, to_html
+from pinprof.report.trace.page import to_html
 from pinprof.report.trace.text import trace_to_text
 from pinprof.rules.rule import Findings
 from pinprof.trace import Trace, read_trace
@@ -69,7 +69,7 @@ class Report(ReportTables, ReportObject):
             **dict.fromkeys(("syncs", "stalls", "synchronizations"), "report.waits"),
             **dict.fromkeys(("df", "to_df", "to_dataframe", "to_pandas", "stacks", "streams"), "report.events"),
             **dict.fromkeys(("predict", "what_if", "simulate"), "report.whatif(pin=True)"),
-            **dict.fromkeys(("plot", "figure", "to_figure"), "report.timeline(), or report.figures()"),
+            **dict.fromkeys(("plot", "figure", "to_figure"), "report.timeline()"),
             **dict.fromkeys(("step_time", "total_time", "duration"), "report.step_ms"),
             "step": "report.steps.loc[2], or report.events.query('step == 2')",
         }
@@ -155,18 +155,9 @@ class Report(ReportTables, ReportObject):
 
     def timeline(self, *, steps: StepRange | None = None, range_ms: MsRange | None = None) -> "go.Figure":
         """Return the timeline as a plotly figure; see `pinprof.timeline`."""
-        from pinprof.report.python.figures import timeline_figure  # noqa: PLC0415  plotly is slow to load
+        from pinprof.report.timeline.figure import timeline_figure  # noqa: PLC0415  plotly is slow to load
 
-        return timeline_figure(self.analysis, timeline_title(self.analysis), steps, range_ms)
-
-    def figures(self) -> "dict[str, go.Figure]":
-        """Return the report's plotly figures by name: `timeline`, `copies`, `busy`, `stalls`, `host`.
-
-        It leaves out figures that the trace is not fit for, and figures of zeros only.
-        """
-        from pinprof.report.python.figures import figures_of_sums  # noqa: PLC0415  plotly is slow to load
-
-        return {"timeline": self.timeline(), **figures_of_sums(self.profile)}
+        return timeline_figure(self.analysis, steps, range_ms)
 
     @property
     def _contents(self) -> Contents:
@@ -368,19 +359,11 @@ def profile_step(
                 recording.step()
         return recording.path
 
-    return report_on(record, path, getattr(fn, "__qualname__", type(fn).__name__))
-
-
-def report_on(record: Callable[[Path], Path], path: str | os.PathLike[str] | None, name: str) -> Report:
-    """Return the report on what `record` writes to `path`; without that, the trace is removed after it is read.
-
-    `record` returns the path of the trace. `name` stands in the report for the path of a removed trace.
-    """
     if path is not None:
         return load(record(Path(path)))
     with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
         trace = read_trace(record(Path(folder) / "trace.json"))
-    return load(with_fields(trace, path=name))
+    return load(with_fields(trace, path=getattr(fn, "__qualname__", type(fn).__name__)))
 
 
 def _say_window(window: str, step: int, of: int) -> None:

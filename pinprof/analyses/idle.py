@@ -6,8 +6,6 @@ from typing import Final, Literal
 
 import numpy as np
 
-from pinprof.ground.hues import CALL, COLLECTIVE, INPUT, OP, WAIT
-from pinprof.ground.hues import KERNEL as KERNEL_COLOUR
 from pinprof.ground.intervals import Intervals, contains, covered, length
 from pinprof.trace.collectives import collective_times
 from pinprof.trace.spans.idle_times import gaps_of
@@ -47,9 +45,6 @@ class IdleCause:
     """Why the GPU is idle, as a clause that stands by itself."""
     bound: Literal["host", "input", "communication"]
     """What sets the pace of a step that is idle for this cause; where work is queued it may be the GPU itself."""
-    colour: str
-    pattern: str = ""
-    """As plotly names it: colour and pattern are those of what the GPU waits for."""
 
 
 IDLE: Final = {
@@ -58,46 +53,36 @@ IDLE: Final = {
         does="has work queued that cannot start yet",
         why="work was queued and waited for other work, or for its launch",
         bound="host",
-        colour=KERNEL_COLOUR,
     ),
     "input_wait": IdleCause(
         holds=lambda idle: idle.mostly(idle.input),
         does="waits for the next batch",
         why="the host waited for the next batch",
         bound="input",
-        colour=INPUT,
-        pattern="\\",
     ),
     "communication_wait": IdleCause(
         holds=lambda idle: idle.mostly(idle.communication),
         does="waits while the host is in a collective",
         why="the host was in a collective",
         bound="communication",
-        colour=COLLECTIVE,
-        pattern="|",
     ),
     "sync_bubble": IdleCause(
         holds=lambda idle: idle.blocked,
         does="has no work after a host wait",
         why="the host had waited for the GPU, so nothing was queued",
         bound="host",
-        colour=WAIT,
-        pattern="/",
     ),
     "host_wait": IdleCause(
         holds=lambda idle: idle.launched,
         does="waits for launches",
         why="the next launch came late: the host was busy elsewhere",
         bound="host",
-        colour=OP,
     ),
     "other": IdleCause(
         holds=lambda idle: ~idle.launched,
         does="is idle for an unknown reason",
         why="the next launch is not in the trace",
         bound="host",
-        colour=CALL,
-        pattern="-",
     ),
 }
 """The causes by name, as in JSON, in the order in which `idle_gaps` checks them."""

@@ -286,7 +286,7 @@ def timeline(trace: str, output: str, *, plotly: bool, force: bool) -> None:
       pinprof timeline trace.json.gz -o timeline.html --plotly
     """  # noqa: D301  click looks for the backspace itself
     if plotly:
-        from pinprof.report.python.figures import timeline_page
+        from pinprof.report.timeline.figure import timeline_page
     else:
         from pinprof.report.trace.page import timeline_page
 

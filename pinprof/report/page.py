@@ -19,10 +19,10 @@ TIMELINE_SCRIPTS = (
     *("related", "event_details", "selection_sums"),
     *("drawing", "timeline", "pointer", "shared_view", "keyboard"),
 )
-PAGE_SCRIPTS = (*(f"timeline/scripts/{name}.js" for name in TIMELINE_SCRIPTS), "flame.js", "job/ranks.js", "page.js")
+PAGE_SCRIPTS = (*(f"timeline/scripts/{name}.js" for name in TIMELINE_SCRIPTS), "job/ranks.js", "page.js")
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
-STYLE_SHEETS = ("page.css", "narrow.css", "source.css", "tables/tables.css", "flame.css", "job/ranks.css")
+STYLE_SHEETS = ("page.css", "narrow.css", "source.css", "tables/tables.css", "job/ranks.css")
 """The page's styles, one sheet together."""
 
 TABLE_SCRIPTS = ("tables/grid.js", "tables/tables.js")

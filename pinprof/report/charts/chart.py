@@ -1,10 +1,9 @@
 """A chart of a page: bars, marks and lines over two axes, with a legend and a caption that says the same in words."""
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pinprof.ground.hues import HATCHES
 from pinprof.report.html import Markup, inline_html
@@ -140,12 +139,6 @@ def legend(keys: Iterable[Key]) -> Markup:
     """Return a legend; empty without entries."""
     entries = Markup().join(Markup("<li>{}{}</li>").format(_swatch(key), inline_html(key.label)) for key in keys)
     return Markup('<ul class="keys">{}</ul>').format(entries) if entries else entries
-
-
-def in_script(content: dict[str, Any]) -> Markup:
-    """Return JSON that cannot end the script around it."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c"))  # noqa: S704  in a script, entities are no entities
 
 
 def _swatch(key: Key) -> Markup:

@@ -15,8 +15,6 @@ from pinprof.ground.units import between, counted, digits_of, duration
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.charts.copies import copies_chart
-from pinprof.report.charts.flame import fragment as flame
-from pinprof.report.charts.flame import host_flame, waits_flame
 from pinprof.report.charts.steps import part_times, steps_chart
 from pinprof.report.charts.svg import chart_svg
 from pinprof.report.findings.cards import changes
@@ -224,8 +222,6 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
         tables_of = []
     title = "" if part.title == GROUP_OF_SECTION.get(part.name) or (part.name == "kinds" and drawn) else part.title
     content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, quoting, level=4)
-    if part.name == "host":  # its graph is as wide as the page
-        return content
     kept = "across-all" if part.name == "kinds" else "piece"
     return Markup('<div class="{}">{}</div>').format(kept, content) if title or kept == "across-all" else content
 
@@ -284,7 +280,7 @@ def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[
 
 def _chart_of(section: str, analysis: Analysis) -> Markup:
     """Return the chart of a section of the report by its name; empty if it has none."""
-    profile, graph = analysis.profile, None
+    profile = analysis.profile
     if section == "copies":
         copying = sum(copied.time_ns for group in profile.copies if (copied := given(group.copied)))
         matters = copying >= MIN_COPYING_SHARE_OF_TRACE * profile.span_ns and not profile.withheld.copies
@@ -300,8 +296,4 @@ def _chart_of(section: str, analysis: Analysis) -> Markup:
         mean = None if isinstance(profile.mean_steps, Withheld) else busiest(profile)
         chart = steps_chart(analysis.trace, profile, mean.device if mean else None)
         return chart_svg(chart) if chart else Markup()
-    if section == "waits":
-        graph = waits_flame(profile)
-    if section == "host" and profile.host is not None:
-        graph = host_flame(profile)
-    return flame(graph) if graph else Markup()
+    return Markup()

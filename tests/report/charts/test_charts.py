@@ -8,13 +8,11 @@ from page_reader import Page
 from trace_builder import TraceBuilder
 
 from pinprof.analysis import analyse
-from pinprof.details import details_of
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind
 from pinprof.report.charts.chart import Axis, Chart, Key, PlotBars
 from pinprof.report.charts.copies import MAX_COPY_MARKS, copies_chart
-from pinprof.report.charts.figures import PlotlyFigure, idle_figure, waits_figure
 from pinprof.report.charts.steps import steps_chart
 from pinprof.report.charts.svg import chart_svg
 from pinprof.report.trace.first_screen import first_screen
@@ -43,11 +41,6 @@ def waiting(sites: int = 1, steps: int = 3, sizes: Sequence[int] = (300_000,)) -
             builder.op(f"my::op{site}", time + 800 + 5 * site, 4)
             builder.call("cudaStreamSynchronize", time + 801 + 5 * site, 2)
     return builder
-
-
-def sums(figure: PlotlyFigure | None) -> dict[str, float]:
-    assert figure
-    return {series["name"]: round(sum(series["x"]), 6) for series in figure.data}
 
 
 # each chart
@@ -80,26 +73,6 @@ def test_many_copies_are_gathered_and_the_chart_says_so(tmp_path: Path) -> None:
     assert chart.marks[0].x == [1000]
     assert "2,001 like this" in chart.marks[0].hover[0]
     assert "A mark stands for all copies of about the same size and rate" in chart.caption
-
-
-def test_the_bars_of_a_site_are_its_stall_and_its_bubble(tmp_path: Path) -> None:
-    trace, profile = measured(waiting(), tmp_path)
-    figure = waits_figure(profile)
-    cost = details_of(trace).syncs.sites[0].in_steps
-    drain, own, rest, bubble = sums(figure).values()
-    assert drain + own + rest == pytest.approx(cost.stall_ns / 3e6)
-    assert own == 0.03
-    assert bubble == pytest.approx(cost.idle_ns / 3e6)
-    assert figure
-    assert figure.layout["annotations"][0]["text"] == "pageable copy: aten::to"
-    assert {series["y"][0] for series in figure.data[:3]} == {0.0}  # one bar
-    assert figure.data[3]["y"] == [0.3]  # and another below it: idle time is the GPU's
-
-
-def test_the_causes_of_idle_time_add_up_to_it(tmp_path: Path) -> None:
-    trace, profile = measured(waiting(), tmp_path)
-    (device,) = details_of(trace).devices
-    assert sum(sums(idle_figure(profile)).values()) == pytest.approx(device.idle_ns / 1e6)
 
 
 def stepping(lengths: Sequence[int], busy: int = 50) -> TraceBuilder:

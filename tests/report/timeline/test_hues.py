@@ -7,9 +7,7 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from pinprof.analyses.idle import IDLE
 from pinprof.ground import hues
-from pinprof.report.charts import figures, flame
 from pinprof.report.timeline.kinds import EVENT_KINDS, LegendEntry
 
 Colours: TypeAlias = "dict[str, tuple[str, str]]"
@@ -71,7 +69,6 @@ def distinct(colours: Colours) -> Colours:
 SIDE_BY_SIDE: dict[str, Colours] = {
     "a stream": distinct(of(grouped("GPU"))),
     "the overlap band": of(grouped("Overlap")),
-    "what changed": of(grouped("Changed")),
     "stalls": distinct(of(grouped("Stalls"))),
     "a thread": of(tuple(kind for kind in EVENT_KINDS if kind.label in {"annotation", "op", "runtime call"})),
     "what is grey or nearly so": distinct(
@@ -84,24 +81,15 @@ SIDE_BY_SIDE: dict[str, Colours] = {
         )
     ),
 }
-CHARTED: dict[str, Colours] = {
-    "Python": {kind.label: (kind.colour, "") for kind in flame.KEY_OF_CODE.values()},
-    "idle time": {name: (cause.colour, cause.pattern) for name, cause in IDLE.items()},
-    "parts of stalls": {
-        key.label: (key.colour, key.pattern)
-        for key in (figures.DRAIN_KEY, figures.OWN_COPY_KEY, figures.OVERHEAD_KEY, figures.BUBBLE_KEY)
-    },
-}
 
 
-@pytest.mark.parametrize("where", [*SIDE_BY_SIDE, *CHARTED])
+@pytest.mark.parametrize("where", SIDE_BY_SIDE)
 def test_neighbours_are_told_apart_by_all_eyes_and_in_grey(where: str) -> None:
-    colours = SIDE_BY_SIDE.get(where) or CHARTED[where]
+    colours = SIDE_BY_SIDE[where]
     assert len(colours) > 2
     for (one, (first, pattern)), (other, (second, others)) in combinations(colours.items(), 2):
         for paper in (WHITE, NIGHT):
-            is_drawn = where in SIDE_BY_SIDE
-            a, b = (on(paper, colour) if is_drawn else colour for colour in (first, second))
+            a, b = (on(paper, colour) for colour in (first, second))
             near = {name: apart(a, b, paper, vision) for name, vision in VISIONS.items()}
             assert min(near.values()) > LEAST, (one, other, near)
             grey = apart(a, b, paper, GREY)

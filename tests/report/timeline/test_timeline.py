@@ -14,10 +14,10 @@ from recordings import WORKLOADS, analysis_of, each_recording
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis
-from pinprof.report.charts.timeline import timeline_chart
 from pinprof.report.short_names import short
 from pinprof.report.timeline import fragment
 from pinprof.report.timeline.drawn_lanes import PageDrawing, figure_in_words, lanes_of_page, lanes_that_fit
+from pinprof.report.timeline.figure import timeline_chart
 from pinprof.report.timeline.lane import BAND_SOURCE, OP_SOURCE, Drawing, HiddenEvents, Lane, levels, merge_narrow
 from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.payload import PackedColumns

@@ -1,4 +1,4 @@
-"""The timeline and the numbers as plotly figures that people restyle, alone and in a notebook."""
+"""The timeline as a plotly figure that people restyle, alone and in a notebook."""
 
 from pathlib import Path
 
@@ -80,25 +80,11 @@ def test_names_are_escaped(tmp_path: Path) -> None:
         if event["cat"] in {"kernel", "cpu_op"}:
             event["name"] = HOSTILE
         event["tid"] = HOSTILE if event["tid"] == 100 else event["tid"]
-    figures = load(builder.write(tmp_path / "trace.json")).figures()
-    texts = [text for figure in figures["timeline"].data for text in figure.hovertext]
-    for figure in figures.values():
-        texts += [str(text) for text in figure.layout.yaxis.ticktext or ()]
-        texts += [note.text for note in figure.layout.annotations]
+    figure = pinprof.timeline(builder.write(tmp_path / "trace.json"))
+    texts = [text for series in figure.data for text in series.hovertext]
+    texts += [str(text) for text in figure.layout.yaxis.ticktext]
     assert any("img" in text for text in texts)
     assert not any("<img" in text for text in texts)
-
-
-def test_a_report_has_figures_of_its_numbers(report: Report) -> None:
-    figures = report.figures()
-    assert list(figures) == ["timeline", "copies", "busy", "stalls"]
-    details = report.analysis.details
-    for name, expected in (
-        ("copies", sum(device.copy_ns for device in details.overlap.devices)),
-        ("busy", sum(device.span_ns for device in details.devices)),
-        ("stalls", sum(cost.stall_ns + cost.idle_ns for _, cost in report.profile.waits) / report.profile.steps.count),
-    ):
-        assert sum(sum(figure.x) for figure in figures[name].data) == pytest.approx(expected / 1e6)
 
 
 @pytest.mark.slow
@@ -107,15 +93,14 @@ def test_in_a_notebook_it_shows_itself(trace: Path) -> None:
     pytest.importorskip("ipykernel")
     notebook = nbformat.v4.new_notebook()
     lines = [f"import pinprof\ntrace = pinprof.read_trace({str(trace)!r})", "pinprof.timeline(trace)"]
-    lines += ["pinprof.load(trace)", "pinprof.load(trace).figures()['copies']"]
+    lines += ["pinprof.load(trace)"]
     notebook.cells = [nbformat.v4.new_code_cell(line) for line in lines]
     client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT)}})
     client.execute()
     shown = [[output["data"] for output in cell.outputs if "data" in output] for cell in notebook.cells[1:]]
     plotly = "application/vnd.plotly.v1+json"
-    timeline, copies = ([data[plotly] for data in outputs if plotly in data] for outputs in (shown[0], shown[2]))
+    timeline = [data[plotly] for data in shown[0] if plotly in data]
     assert [figure["layout"]["title"]["text"] for figure in timeline] == ["trace.json.gz"]
-    assert [figure["data"][0]["name"] for figure in copies] == ["overlapped copies"]
     (report,) = shown[1]
     assert "<iframe" in report["text/html"]
     assert "What to do" in report["text/plain"]

@@ -4,14 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-import plotly.graph_objects as go
 from fitting import fitting
 from host_builder import host_profile
 from msgspec import to_builtins
 from trace_builder import TraceBuilder
 
 from pinprof.notebook import Report, load
-from pinprof.report.charts.flame import host_flame
 from pinprof.report.trace import text
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
@@ -66,8 +64,6 @@ def test_without_samples_no_output_speaks_of_it(tmp_path: Path) -> None:
     assert of_json(shown) is None
     assert TITLE not in str(shown)
     assert SECTION not in to_html([shown.analysis])
-    assert host_flame(shown.profile) is None
-    assert "host" not in shown.figures()
 
 
 def test_json_has_the_stacks_and_their_sums(tmp_path: Path) -> None:
@@ -86,9 +82,6 @@ def test_hostile_names_are_texts_everywhere(tmp_path: Path) -> None:
     samples = host_profile((5, f"{HOSTILE.replace(':', '')}.py:1:{HOSTILE}\x1b[31m"))
     shown = report(tmp_path, samples)
     assert HOSTILE not in to_html([shown.analysis])
-    figure = shown.figures()["host"]
-    assert isinstance(figure.data[0], go.Icicle)
-    assert HOSTILE not in str(figure.to_json())
     assert "\x1b" not in str(shown)
 
 

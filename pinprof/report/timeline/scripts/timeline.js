@@ -162,7 +162,7 @@ class Timeline extends TimelineDrawing {
     const find = this.root.querySelector(".find");
     if (find.value) {
       find.value = "";
-      find.dispatchEvent(new Event("input", { bubbles: true })); // tables and flame graphs follow the search
+      find.dispatchEvent(new Event("input", { bubbles: true })); // tables follow the search
     }
     return this.search("");
   }

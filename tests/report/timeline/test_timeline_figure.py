@@ -14,9 +14,7 @@ from trace_builder import SIDE, TraceBuilder
 
 from pinprof.ground.units import NS_PER_MS
 from pinprof.measurement.trust.doubt import given
-from pinprof.report.charts.figures import PlotlyFigure
-from pinprof.report.charts.timeline import MAX_STEP_BUTTONS, timeline_chart
-from pinprof.report.python.figures import timeline_page
+from pinprof.report.timeline.figure import MAX_STEP_BUTTONS, PlotlyFigure, timeline_chart, timeline_page
 from pinprof.report.timeline.steps import whole_window
 
 TITLE = ("trace.json", "1.00 ms per step.")

@@ -4,6 +4,7 @@ The page of a report draws the same lanes in the same colours on a canvas, with 
 figure can be restyled, put into a notebook or a document, and steered like any other of plotly.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from math import ceil
@@ -11,13 +12,14 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
+import plotly.graph_objects as go
 
 from pinprof.analysis import Analysis
-from pinprof.ground.hues import see_through
+from pinprof.ground import hues
+from pinprof.ground.errors import PinprofError
 from pinprof.ground.units import duration, ms, size
-from pinprof.report.charts.chart import legend_key
-from pinprof.report.charts.figures import PlotlyFigure, bars, layout
-from pinprof.report.html import Markup, bold
+from pinprof.report.html import Markup, bold, note
+from pinprof.report.page import page
 from pinprof.report.timeline import kinds
 from pinprof.report.timeline.drawn_lanes import MAX_FIGURE_BARS, figure_in_words, lanes_that_fit
 from pinprof.report.timeline.kinds import EVENT_KINDS, EXPOSED_COPY_KIND, OVERLAPPED_COPY_KIND
@@ -32,7 +34,15 @@ from pinprof.report.timeline.lane import (
     Names,
 )
 from pinprof.report.timeline.lane_context import LaneContext
-from pinprof.report.timeline.steps import Window, step_names, step_range, usable_steps
+from pinprof.report.timeline.steps import (
+    Window,
+    step_names,
+    step_range,
+    usable_steps,
+    window_of_steps,
+    window_of_times,
+)
+from pinprof.report.trace.page import timeline_title
 from pinprof.report.words import cut
 from pinprof.trace.links import follow
 from pinprof.trace.spans.step_names import numbers_of_steps
@@ -68,6 +78,28 @@ PLOTLY_CONFIG = {
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
 }
 """The configuration of plotly: the wheel zooms."""
+_AXIS = {
+    "automargin": True,
+    "gridcolor": hues.LINE,
+    "linecolor": hues.LINE,
+    "zeroline": False,
+    "ticks": "",
+    "ticklabelstandoff": 4,
+    "title": {"standoff": 8},
+}
+PLOTLY_TEMPLATE = {
+    "layout": {
+        "font": {"family": "system-ui, sans-serif", "size": 12, "color": hues.TEXT},
+        "title": {"x": 0, "xref": "paper", "xanchor": "left", "subtitle": {"font": {"color": hues.MUTED, "size": 12}}},
+        "paper_bgcolor": hues.CARD,
+        "plot_bgcolor": hues.CARD,
+        "hoverlabel": {"bgcolor": hues.CARD, "bordercolor": hues.MUTED, "font": {"color": hues.TEXT}, "align": "left"},
+        "legend": {"bgcolor": "rgba(0,0,0,0)"},
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
+    }
+}
+"""The page's font, lines and colours, on white; users may set another template."""
 HOW_TO_ZOOM = (
     "The wheel zooms, dragging moves, Shift-drag zooms in, a double click shows all; the legend hides bars. "
     "Bars thinner than a pixel are drawn as one: zoom in."
@@ -88,6 +120,61 @@ class Bars(NamedTuple):
     """The label in each bar; empty if bars have none."""
 
 
+class PlotlyFigure(NamedTuple):
+    """Series and layout of a figure of plotly; only texts that are `Markup` are HTML."""
+
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+
+
+def timeline_page(analysis: Analysis) -> Markup:
+    """Return the timeline as a plotly figure on a self-contained page; see `timeline_chart`.
+
+    Raises PinprofError if the trace has nothing to draw.
+    """
+    figure, name = timeline_figure(analysis, None, None), timeline_title(analysis)[0]
+    if not figure.data:
+        raise PinprofError(f"{analysis.profile.path}: has no events on host threads or GPU streams to draw")
+    drawn = Markup(figure.to_html(config=PLOTLY_CONFIG, full_html=False, div_id="figure"))  # noqa: S704  its texts are escaped
+    body = Markup('<main aria-label="Timeline of {}">\n{}\n<div style="min-width:{}px">{}</div></main>')
+    return page(f"pinprof: {name}", body.format(name, note(HOW_TO_ZOOM), MIN_FIGURE_PIXELS, drawn))
+
+
+def timeline_figure(
+    analysis: Analysis, steps: int | tuple[int, int] | None, range_ms: tuple[float, float] | None
+) -> go.Figure:
+    """Return the timeline of all complete steps, of some, or of a range in ms since the start of the first step.
+
+    Raises PinprofError if the trace has no such step or the range is empty.
+    """
+    if steps is not None and range_ms is not None:
+        raise PinprofError("steps and range_ms exclude each other; give one of them")
+    trace, window, part = analysis.trace, None, ""
+    numbers = numbers_of_steps(trace).tolist()
+    if steps is not None:
+        first, last = (steps, steps) if isinstance(steps, int) else steps
+        if not (first <= last and {first, last} <= set(numbers)):
+            raise PinprofError(f"steps={steps!r}: the trace has steps {numbers[0]} to {numbers[-1]}")
+        window = window_of_steps(trace, numbers.index(first), numbers.index(last))
+    if range_ms is not None:
+        if not range_ms[0] < range_ms[1]:
+            raise PinprofError(f"range_ms={range_ms!r}: ends before it begins")
+        window = window_of_times(trace, *range_ms)
+        part = f"From {range_ms[0]:g} to {range_ms[1]:g} ms after the start of step {numbers[0]}."
+    chart = timeline_chart(analysis, timeline_title(analysis), window, part)
+    figure = go.Figure(json.loads(json.dumps(_escaped(chart._asdict()))))
+    return figure.update_layout(template=PLOTLY_TEMPLATE)
+
+
+def _escaped(value: Any) -> Any:
+    """Return data for plotly, which reads texts as HTML."""
+    if isinstance(value, dict):
+        return {key: _escaped(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(part) for part in value]
+    return Markup.escape(value) if isinstance(value, str) else value
+
+
 def timeline_chart(
     analysis: Analysis,
     title: tuple[str, str],
@@ -104,39 +191,40 @@ def timeline_chart(
     drawing = lanes_that_fit(analysis, window, max_bars)
     drawn = figure_in_words(analysis, drawing, part)
     texts, row_of_lane = _row_texts(drawing.lanes)
-    data = series(_bars(analysis, drawing, row_of_lane))
-    axis = row_axis(texts, max(row_of_lane, default=0) + 1)
+    data = list(_series(_bars(analysis, drawing, row_of_lane)))
+    axis = _row_axis(texts, max(row_of_lane, default=0) + 1)
     shape = _layout(trace, drawing, axis, data, (title[0], title[1], drawn))
     return PlotlyFigure(data, shape)
 
 
-def series(all_bars: Iterable[Bars]) -> list[dict[str, Any]]:
-    """Return a series of plotly for each kind of bars; kinds that look alike share an entry of the legend."""
-    data: list[dict[str, Any]] = []
+def _series(all_bars: Iterable[Bars]) -> Iterator[dict[str, Any]]:
+    """Yield a series of plotly for each kind of bars; kinds that look alike share an entry of the legend."""
+    entries: set[str] = set()
     for of_kind in all_bars:
         kind, entry = EVENT_KINDS[of_kind.kind], EVENT_KINDS[LEGEND_KIND.get(of_kind.kind, of_kind.kind)].label
-        key = legend_key(of_kind.kind)
-        if of_kind.kind in LEGEND_KIND:  # plotly makes opaque bars a pixel wide: many would hide the idle time
-            key = key._replace(colour=see_through(key.colour, 0.99))
-        text = {"text": of_kind.text, "textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
-        of_plotly = bars(
-            kind.label,
-            key,
-            hover=of_kind.hover,
-            x=of_kind.length_ms,
-            base=of_kind.start_ms,
-            y=of_kind.row,
-            orientation="h",
-            width=BAR_HEIGHT,
-            legendgroup=entry,
-            showlegend=entry not in {drawn["legendgroup"] for drawn in data},
-            **(text if of_kind.text else {"textposition": "none"}),
-        )
-        data.append(of_plotly)
-    return data
+        is_alike = of_kind.kind in LEGEND_KIND  # plotly makes opaque bars a pixel wide: many would hide the idle time
+        colour = hues.see_through(kind.colour, 0.99) if is_alike else kind.colour
+        pattern = {"shape": kind.pattern, "bgcolor": colour, "fgcolor": "#fff", "size": 7, "solidity": 0.15}
+        yield {
+            "type": "bar",
+            "name": kind.label,
+            "marker": {"color": colour, "line": {"width": 0}, **({"pattern": pattern} if kind.pattern else {})},
+            "hovertext": of_kind.hover,
+            "hoverinfo": "text",
+            "x": of_kind.length_ms,
+            "base": of_kind.start_ms,
+            "y": of_kind.row,
+            "orientation": "h",
+            "width": BAR_HEIGHT,
+            "legendgroup": entry,
+            "showlegend": entry not in entries,
+            "textposition": "inside" if of_kind.text else "none",
+            **({"text": of_kind.text, "insidetextanchor": "middle", "textangle": 0} if of_kind.text else {}),
+        }
+        entries.add(entry)
 
 
-def row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
+def _row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
     """Return the axis of `count` rows; some have a text at the left."""
     return {
         "range": [count - 0.4, -0.6],  # the first on top
@@ -235,17 +323,16 @@ def _layout(
     plot = round(ROW_PIXELS * (axis["range"][0] - axis["range"][1]))
     steer = _step_menu(trace, drawing, plot, legend)
     top = TITLE_HEIGHT_PIXELS + LINE_PIXELS * len(below) + (BUTTONS_PIXELS if steer else 8) + legend
-    shape = layout(
-        top + plot + AXIS_HEIGHT_PIXELS,
-        _since(trace, drawing.window),
-        "",
-        margin={"l": 8, "r": 12, "t": top, "b": AXIS_HEIGHT_PIXELS},
-        barmode="overlay",
-        dragmode="pan",
-        hoverlabel={"align": "left"},
-        uniformtext={"mode": "hide", "minsize": 10},
-        showlegend=True,
-        legend={
+    shape: dict[str, Any] = {
+        "height": top + plot + AXIS_HEIGHT_PIXELS,
+        "margin": {"l": 8, "r": 12, "t": top, "b": AXIS_HEIGHT_PIXELS},
+        "barmode": "overlay",
+        "dragmode": "pan",
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left"},
+        "uniformtext": {"mode": "hide", "minsize": 10},
+        "showlegend": True,
+        "legend": {
             "orientation": "h",
             "x": 0,
             "xanchor": "left",
@@ -254,9 +341,14 @@ def _layout(
             "groupclick": "togglegroup",
             "tracegroupgap": 0,
         },
-        xaxis={"range": _axis_range(0, drawing.window.span_ns), "fixedrange": False, "exponentformat": "none"},
-        yaxis=axis,
-        title={
+        "xaxis": {
+            "title": {"text": _since(trace, drawing.window)},
+            "range": _axis_range(0, drawing.window.span_ns),
+            "automargin": True,
+            "exponentformat": "none",
+        },
+        "yaxis": axis,
+        "title": {
             "text": Markup.escape(name),
             "x": 0,
             "xref": "container",
@@ -267,8 +359,8 @@ def _layout(
             "yanchor": "top",
             "subtitle": {"text": Markup("<br>").join(below)},
         },
-        meta={"start_ns": str(drawing.window.start_ns), "drawn": drawn},
-    )
+        "meta": {"start_ns": str(drawing.window.start_ns), "drawn": drawn},
+    }
     return shape | steer
 
 
