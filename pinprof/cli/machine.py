@@ -29,7 +29,7 @@ PACKAGE_NAME_COLUMNS = 22
 @click.option("--quick", is_flag=True, help="Run smaller sizes in one round: faster, with a less reliable spread.")
 @click.option("--rates", is_flag=True, help="Measure only what predictions use, in half a minute.")
 @terminal.json_option("the results")
-@click.option("--html", "html_file", metavar="FILE", help="Also write a page with charts.")
+@click.option("--html", "html_file", metavar="FILE", help="Also write a page.")
 @terminal.force_option
 def bench(
     only: str | None, json_file: str | None, html_file: str | None, *, quick: bool, rates: bool, force: bool
@@ -63,11 +63,11 @@ def bench(
     if "-" not in (json_file, html_file):
         print_bench(results)
     if json_file:
-        from pinprof.report.bench.view import bench_to_json
+        from pinprof.report.bench import bench_to_json
 
         terminal.write(json_file, bench_to_json(results))
     if html_file:
-        from pinprof.report.bench.page import to_html
+        from pinprof.report.bench import to_html
 
         with terminal.progress("drawing the page"):
             page = to_html(results)
@@ -92,7 +92,7 @@ def measured(experiments: Sequence["Experiment"], *, quick: bool) -> "Bench":
 
 def print_bench(bench: "Bench", *, recorded: bool = False) -> None:
     """Print the figures, as wide as the terminal; `recorded` marks the figures that pinprof ships."""
-    from pinprof.report.bench.view import bench_to_text
+    from pinprof.report.bench import bench_to_text
 
     width, color = terminal.page_options()
     terminal.show(bench_to_text(bench, width=width, color=color, recorded=recorded))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from pinprof.documents.report import ReportJson
-from pinprof.report.bench.view import BenchDocument
+from pinprof.report.bench import BenchDocument
 from pinprof.report.comparison.json import Compare, CompareBrief
 from pinprof.report.trace.brief_json import ReportBrief
 from pinprof.report.whatif.json import Verify, Whatif

@@ -144,5 +144,5 @@ def test_fifteen_in_order_are_found_by_name_and_number_and_take_chosen_sizes() -
 
 @pytest.mark.slow
 def test_what_was_found_is_read_without_torch() -> None:
-    code = "import sys; sys.modules['torch'] = None; import pinprof.report.bench.page, pinprof.bench.advice"
+    code = "import sys; sys.modules['torch'] = None; import pinprof.report.bench, pinprof.bench.advice"
     subprocess.run([sys.executable, "-c", code], check=True)

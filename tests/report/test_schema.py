@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from recordings import TRACES
 
 from pinprof.bench.results import from_json
-from pinprof.report.bench.view import bench_to_json
+from pinprof.report.bench import bench_to_json
 from pinprof.report.schema import DOCUMENTS, to_schema
 
 each_document = pytest.mark.parametrize("name", DOCUMENTS)

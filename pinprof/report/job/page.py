@@ -12,8 +12,8 @@ from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analysis import Analysis
 from pinprof.ground.units import duration, percent
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
-from pinprof.report.charts.ranks import ranks_chart
 from pinprof.report.html import Column, Markup, facts, inline_html, lines, note, number_columns, table
+from pinprof.report.job.heat_map import heat_map
 from pinprof.report.job.view import (
     GPU_IDLE_TITLE,
     MAX_RANK_ROWS,
@@ -90,7 +90,7 @@ def files_to_draw(ranks: Ranks, parts: Sequence[RankPart]) -> dict[int, str]:
 
 def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:
     shown_parts = (
-        (Section("Side by side", name="job-steps"), ranks_chart(ranks)),
+        (Section("Side by side", name="job-steps"), heat_map(ranks)),
         (Section("Ranks", notes=notes_on(ranks), name="job-ranks"), lines(_rows(ranks, drawn))),
         (Section("Timelines", name="job-timelines"), rank_timelines(ranks, drawn)),
         (collectives(ranks), Markup()),

@@ -13,10 +13,7 @@ from pinprof.ground.hues import OF_LIMITS, see_through
 from pinprof.ground.processes import aside
 from pinprof.ground.units import between, counted, digits_of, duration
 from pinprof.measurement.profile import Profile, busiest
-from pinprof.measurement.trust.doubt import Withheld, given
-from pinprof.report.charts.copies import copies_chart
-from pinprof.report.charts.steps import part_times, steps_chart
-from pinprof.report.charts.svg import chart_svg
+from pinprof.measurement.trust.doubt import Withheld
 from pinprof.report.findings.cards import changes
 from pinprof.report.html import Column, HtmlBarPart, Markup, inline_html, lines, note, remarks, shares, table
 from pinprof.report.page import page, report_page, top
@@ -39,6 +36,7 @@ from pinprof.report.trace.step import (
     step_fact,
     why_idle,
 )
+from pinprof.report.trace.steps_chart import part_times, steps_chart, steps_svg
 from pinprof.report.trace.verdict import advice, headline, not_told, step_length
 from pinprof.report.trace.view import doubt_sections, event_sections, in_short, step_sections
 from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
@@ -54,10 +52,6 @@ GROUP_OF_SECTION = {
 }
 """The group of each section below the timeline, both in order; a link at the top leads to each group. The last one
 has all other sections, too."""
-MIN_CHARTED_COPIES, MIN_CHARTED_SIZES = 4, 3
-"""A chart of fewer copies, or of copies of fewer sizes, would show no more than the table next to it."""
-MIN_COPYING_SHARE_OF_TRACE = 0.02
-"""Copies that take a smaller share of the trace have no chart."""
 IDLE_HUES = {name: see_through(colour, 0.4) for name, colour in OF_LIMITS.items()}
 """Pale colours of idle time by the limit that costs it."""
 
@@ -281,19 +275,10 @@ def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[
 def _chart_of(section: str, analysis: Analysis) -> Markup:
     """Return the chart of a section of the report by its name; empty if it has none."""
     profile = analysis.profile
-    if section == "copies":
-        copying = sum(copied.time_ns for group in profile.copies if (copied := given(group.copied)))
-        matters = copying >= MIN_COPYING_SHARE_OF_TRACE * profile.span_ns and not profile.withheld.copies
-        chart = copies_chart(analysis.trace) if matters else None
-        sizes = {size for marks in chart.marks for size in marks.x} if chart else ()
-        drawn = max((len(marks.x) for marks in chart.marks), default=0) if chart else 0
-        return (
-            chart_svg(chart) if chart and len(sizes) >= MIN_CHARTED_SIZES and drawn >= MIN_CHARTED_COPIES else Markup()
-        )
     if section == "kinds":
         return kinds_figure(profile)
     if section == "steps" and not profile.withheld.step:
         mean = None if isinstance(profile.mean_steps, Withheld) else busiest(profile)
         chart = steps_chart(analysis.trace, profile, mean.device if mean else None)
-        return chart_svg(chart) if chart else Markup()
+        return steps_svg(chart) if chart else Markup()
     return Markup()

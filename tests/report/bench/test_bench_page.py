@@ -1,9 +1,7 @@
-"""The bench of a machine as a page: what a person reads, and what the charts are drawn from."""
+"""The bench of a machine as a page: what a person reads and sees."""
 
 import re
 
-import numpy as np
-import pytest
 from bench_builder import H200, BenchBuilder, ms
 from bench_example import example
 from msgspec.structs import replace
@@ -13,9 +11,7 @@ from pinprof.bench import verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.results import Bar, Picture
 from pinprof.ground import hues
-from pinprof.report.bench.page import bandwidth_chart, picture_chart, times_chart, to_html
-from pinprof.report.bench.view import OUTCOME_WORDS, claimed_by, experiments, reason_of
-from pinprof.report.charts.svg import chart_svg
+from pinprof.report.bench import OUTCOME_WORDS, claimed_by, experiments, reason_of, to_html
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -51,53 +47,23 @@ def test_every_claim_has_its_verdict() -> None:
             assert text.count(words(reason)) == 1
 
 
-def test_there_is_a_chart_for_all_times_the_rates_and_each_case() -> None:
-    page = to_html(example())
-    assert len(page) < 400_000
-    assert page.count('text-anchor="middle">size of the copy</text>') == 1
-    assert page.count('class="xtitle"') == 1 + 2 + 4  # experiments with several times, and the cases of E4
-
-
-def test_a_bar_is_a_time_with_its_spread_and_the_published_one() -> None:
-    chart = times_chart([ms("pageable.to", 0.4, 0.3, 0.6), ms("pinned.to", 0.1)], {"pageable.to": 0.369})
-    assert chart is not None
-    (here,), (published,) = chart.bars, chart.marks
-    assert (here.length, [*here.place]) == ([0.4, 0.1], [0, 1])
-    assert np.array(here.spread) == pytest.approx(np.array([(0.3, 0.6), (0.099, 0.101)]))
-    assert (published.x, published.y) == ([0.369], [0])
-
-
-def test_rates_are_drawn_with_those_of_the_link() -> None:
-    chart = bandwidth_chart(example())
-    assert chart is not None
-    assert [len(line.x) for line in chart.marks] == [10] * 4
-    assert chart.x.is_log
-    assert chart.lines == pytest.approx([63.0, 55.0], rel=1e-3)
-    without = bandwidth_chart(replace(example(), machine=replace(H200, pcie_generation=None)))
-    assert without is not None
-    assert not without.lines
-    assert not without.labels
-
-
 def test_a_picture_has_the_host_above_its_streams() -> None:
     bars = (
         Bar("stream 7", "kernel", 1.0, 3.0),
         Bar("host", "launch", 0.0, 0.5),
         Bar("stream 7", "overlapped copy", 0, 1),
         Bar("stalls", "item", 2.0, 3.0),
-        Bar("stream 7", "kernel", 3.5, 3.75),
+        Bar("stream 7", "kernel", 3.5, 4.0),
     )
-    chart = picture_chart(Picture("side stream, pinned", bars, "it overlaps", 40.0), 4.0)
-    assert [text for _, text in chart.y.labels] == ["host", "stalls", "stream 7"]
-    assert chart.caption == "side stream, pinned (the first 3.75 ms of a step of 40.0 ms): it overlaps"
-    drawn = {one.key.label: one for one in chart.bars}
-    assert drawn.keys() == {"runtime call", ".item()", "kernel", "overlapped copies"}
-    kernel = drawn["kernel"]
-    assert (kernel.start, kernel.length, kernel.place) == ([1.0, 3.5], [2.0, 0.25], [2, 2])
-    assert drawn["overlapped copies"].key.colour == hues.OVERLAPPED
-    assert drawn[".item()"].hover == ["stalls: .item(), 1.00 ms"]
-    starts = re.findall(rf'light:{hues.KERNEL};[^>]* x="([\d.]+)%"', chart_svg(chart))
-    assert starts == ["25.000", "87.500"]  # of 4 ms: bars of one row do not push each other
+    bench = BenchBuilder().add("E4", pictures=(Picture("side stream, pinned", bars, "it overlaps", 40.0),)).build()
+    page = to_html(bench)
+    rows = re.findall(r'<div class="track"><span>([^<]+)<', page)
+    assert rows == ["host", "stalls", "stream 7"]
+    caption = "side stream, pinned (the beginning of a step of 40.0 ms): it overlaps. As wide as 4.00 ms."
+    assert caption in words(Page(page).text)
+    kernels = re.findall(rf"light:{hues.KERNEL};[^;]*;left:([\d.]+)%;width:([\d.]+)%", page)
+    assert kernels == [("25.000", "50.000"), ("87.500", "12.500")]
+    assert 'title="stalls: item, 1.00 ms"' in page
 
 
 def test_what_a_file_holds_is_no_code_of_the_page() -> None:

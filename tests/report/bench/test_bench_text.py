@@ -10,7 +10,7 @@ from fitting import fitting
 from msgspec.structs import replace
 
 from pinprof.bench.judge import ClaimOutcome
-from pinprof.report.bench.view import bench_to_json, bench_to_text
+from pinprof.report.bench import bench_to_json, bench_to_text
 
 HOSTILE = "\x1b[31mout of\nmemory"
 

@@ -14,7 +14,7 @@ from pinprof.ground.units import duration
 from pinprof.measurement.trust import Doubt
 from pinprof.ranks.compare import compare_ranks
 from pinprof.ranks.rank import Alone, RankPart, Ranks, measure_rank
-from pinprof.report.charts.ranks import MIN_RANKS_OF_HEAT_MAP, drawn_lines, ranks_chart
+from pinprof.report.job.heat_map import MIN_RANKS_OF_HEAT_MAP, drawn_lines, heat_map
 from pinprof.report.job.page import to_html
 from pinprof.report.job.text import LONGEST_BAR_CHARS, MAX_LISTED_RANKS, job_to_text, to_brief
 from pinprof.report.job.view import clocks_line, rank_numbers, spread, why_nobody
@@ -224,13 +224,13 @@ def test_the_chart_has_a_line_for_each_cause_and_a_column_for_each_rank(tmp_path
         "NCCL exposed": [0.67, 0.67, 0.08, 0.67],
         "waited for others": [0.59, 0.59, 0.0, 0.59],
     }
-    assert ranks_chart(ranks) == ranks_chart(compare_ranks([])) == ""
+    assert heat_map(ranks) == heat_map(compare_ranks([])) == ""
 
 
 def test_neighbours_of_one_shade_are_one_cell_and_each_rank_has_a_column_that_tells_of_it(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 16, slowest=2)
     ranks = compare_ranks(parts)
-    drawn = Page(ranks_chart(ranks))
+    drawn = Page(heat_map(ranks))
     assert drawn.misnested == []
     cells = [(one["x"], one["width"], one["fill"]) for tag, one in drawn.tags if tag == "rect" and "fill" in one]
     assert cells[-2:] == [("0", "2", "rgba(213,94,0,0.9)"), ("3", "13", "rgba(213,94,0,0.9)")]  # they wait, rank 2 not

@@ -1,4 +1,4 @@
-"""The bench of a machine in words: a section for each experiment, the whole bench for the terminal, and its JSON."""
+"""The bench of a machine: a section for each experiment, the whole bench for the terminal, as a page and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,20 +8,25 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
+from pinprof.analyses.syncs.causes import WAIT_CAUSES
 from pinprof.bench import EXPERIMENTS, verdicts
 from pinprof.bench.advice import advice
 from pinprof.bench.catalogue.bandwidth import LAUNCH, RATES
 from pinprof.bench.experiment import TEXTS_WITH_CLAIMS, Experiment
 from pinprof.bench.judge import MATTERS_SHARE, SAME_SHARE, ClaimVerdict
-from pinprof.bench.results import Bench, Measured, Result, amount, shown, spread
+from pinprof.bench.results import Bar, Bench, Measured, Picture, Result, amount, shown, spread
 from pinprof.document import doc, filled
-from pinprof.ground.units import percent, size
+from pinprof.ground.units import NS_PER_MS, duration, percent, size
 from pinprof.pci_express import Link
 from pinprof.prediction.pinning import Advice
-from pinprof.report.html import Column, number_columns
+from pinprof.report.html import Column, Markup, hue, inline_html, lines, note, number_columns, table
+from pinprof.report.page import report_page, top
 from pinprof.report.terminal import bullet, laid_out, section
-from pinprof.report.view import ReportTable, Section, Sentence, Styled, in_terminal
+from pinprof.report.timeline import kinds
+from pinprof.report.timeline.kinds import EVENT_KINDS
+from pinprof.report.view import ReportTable, Section, Sentence, Styled, in_terminal, on_page, sentence_html
 from pinprof.report.words import NOTHING, capitalized, printable
+from pinprof.trace.tables import UNKNOWN
 
 OUTCOME_WORDS = {
     "confirmed": "confirmed",
@@ -30,6 +35,14 @@ OUTCOME_WORDS = {
     "unknown": "not known",
     "unjudged": "not judged",
 }
+HOST_ROW, STALL_ROW = "host", "stalls"
+"""Rows of a picture that are not streams."""
+KIND_OF_STREAM_BAR = {
+    "exposed copy": kinds.EXPOSED_COPY_KIND,
+    "overlapped copy": kinds.OVERLAPPED_COPY_KIND,
+    "copy": kinds.FIRST_COPY_KIND + UNKNOWN,
+}
+"""Kinds of bars on streams; all others are kernels. A whole copy is one of E4, to the GPU, in an older result."""
 WORKERS_FIGURE = "batch, N workers"
 """A figure of older results, whose sizes are numbers of workers; those of all others are bytes."""
 MEANING_OF_SPREAD = (
@@ -211,6 +224,90 @@ def _cell(figure: Measured | None) -> str:
 def not_run(bench: Bench) -> str:
     """Return the experiments that did not run."""
     return ", ".join(experiment.number for experiment in EXPERIMENTS if bench.result(experiment.number) is None)
+
+
+# The page
+
+
+def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
+    """Return the bench as one self-contained page; `recorded` marks one that comes with pinprof."""
+    sections = list(experiments(bench))
+    links = [("What to do", "advice"), ("Claims", "claims")]
+    links += [(experiment.number, part.name) for experiment, _, part in sections] + [("How", "how")]
+    items = [Markup("<li><span>{}</span></li>").format(inline_html(piece.text)) for piece in advice(bench)]
+    nothing = Markup('<p class="headline">The experiments that advice is made of did not run or failed.</p>')
+    pieces = [
+        top("heading", f"pinprof bench on {bench.machine.gpu}", "what copies between host and GPU cost", links),
+        note(Markup("<strong>{}</strong>").format(recorded_elsewhere(bench))) if recorded else "",
+        note(machine_line(bench)),
+        Markup('<h3 id="advice">What to do</h3>'),
+        Markup('<ol class="best">\n{}\n</ol>').format(lines(items)) if items else nothing,
+        Markup('<h3 id="claims">What holds of the published claims</h3>'),
+        note(f"Claimed by: {claimants()}."),
+        _claims_on_page(bench),
+        *(on_page(part, lines(_pictures(result.pictures))) for _, result, part in sections),
+        Markup('<h3 id="how">How it was measured</h3>'),
+        note(HOW_MEASURED),
+        note(f"Not run: {not_run(bench)}.") if not_run(bench) else "",
+    ]
+    heading = "pinprof bench: what copies between host and GPU cost"
+    return report_page(f"pinprof bench: {bench.machine.gpu}", heading, lines(pieces))
+
+
+def _claims_on_page(bench: Bench) -> Markup:
+    """Return a table of the claims with their verdicts; a link leads to the experiment with the reasons."""
+    titles = ("claim", "verdict", "program", "claimed by", "published", "measured (spread)")
+    numbers = {experiment.number for experiment, _ in experiments_run(bench)}
+    link = Markup('<a href="#{0}">{0}</a>')
+    rows = (
+        (
+            verdict.claim,
+            sentence_html(outcome_of(verdict)),
+            link.format(verdict.number) if verdict.number in numbers else verdict.number,
+            claimed_by(verdict),
+            verdict.published or NOTHING,
+            verdict.measured or NOTHING,
+        )
+        for verdict in by_text(verdicts(bench))
+    )
+    return table("Each claim, and what the figures of this machine say of it", list(map(Column, titles)), rows)
+
+
+def _pictures(pictures: Sequence[Picture]) -> Iterator[Markup]:
+    """Yield the timeline of one step of each case, all as long as the longest."""
+    end_ms = max((bar.end_ms for picture in pictures for bar in picture.bars), default=0.0)
+    track = Markup('<div class="track"><span>{}</span><div>{}</div></div>')
+    piece = Markup('<i class="hue" style="{};left:{:.3f}%;width:{:.3f}%" title="{}: {}, {}"></i>')
+    for picture in pictures:
+        length = duration(picture.step_ms * NS_PER_MS) if picture.step_ms else ""
+        caption = picture.case + (f" (the beginning of a step of {length})" if length else "")
+        tracks = []
+        for row in sorted({bar.row for bar in picture.bars}, key=lambda row: (row != HOST_ROW, row != STALL_ROW, row)):
+            bars = [
+                piece.format(
+                    hue(EVENT_KINDS[_kind_of_bar(bar)].colour),
+                    100 * bar.start_ms / end_ms,
+                    100 * (bar.end_ms - bar.start_ms) / end_ms,
+                    row,
+                    bar.name,
+                    duration((bar.end_ms - bar.start_ms) * NS_PER_MS),
+                )
+                for bar in picture.bars
+                if bar.row == row and end_ms
+            ]
+            tracks.append(track.format(row, Markup().join(bars)))
+        said = (f"{caption}: {picture.why}" if picture.why else caption, f"As wide as {duration(end_ms * NS_PER_MS)}.")
+        figure = Markup('<figure class="chart wide"><figcaption>{}</figcaption>{}</figure>')
+        yield figure.format(inline_html(". ".join(said)), lines(tracks))
+
+
+def _kind_of_bar(bar: Bar) -> int:
+    if bar.row == STALL_ROW:
+        return kinds.FIRST_STALL_KIND + WAIT_CAUSES.index(bar.name if bar.name in WAIT_CAUSES else "other")
+    return kinds.CALL_KIND if bar.row == HOST_ROW else KIND_OF_STREAM_BAR.get(bar.name, kinds.KERNEL_KIND)
+
+
+# JSON
 
 
 class BenchDocument(Bench, frozen=True, kw_only=True, tag_field="schema", tag="pinprof.bench/1"):

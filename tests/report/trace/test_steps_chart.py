@@ -11,12 +11,9 @@ from pinprof.analysis import analyse
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.measurement.trust.doubt import FigureKind
-from pinprof.report.charts.chart import Axis, Chart, Key, PlotBars
-from pinprof.report.charts.copies import MAX_COPY_MARKS, copies_chart
-from pinprof.report.charts.steps import steps_chart
-from pinprof.report.charts.svg import chart_svg
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.page import to_html
+from pinprof.report.trace.steps_chart import steps_chart, steps_svg
 from pinprof.report.trace.verdict import why_no_finding
 from pinprof.rules.search import find
 from pinprof.trace import read_trace
@@ -46,35 +43,6 @@ def waiting(sites: int = 1, steps: int = 3, sizes: Sequence[int] = (300_000,)) -
 # each chart
 
 
-def test_copies_are_drawn_by_size_and_rate_with_kinds_and_the_link_apart(tmp_path: Path) -> None:
-    builder = waiting()
-    builder.metadata["deviceProperties"] = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]
-    builder.copy("DtoH (Device -> Pinned)", 900, 10, launch=880, size=400_000)
-    builder.copy("DtoD (Device -> Device)", 920, 1, launch=881, size=900_000)
-    chart = copies_chart(measured(builder, tmp_path)[0])
-    assert chart
-    drawn = {marks.key.label: (marks.x, marks.y, marks.key.symbol) for marks in chart.marks}
-    assert drawn == {
-        "HtoD pageable: 3 copies": ([300_000] * 3, [10.0] * 3, "x"),
-        "DtoH pinned: 1 copy": ([400_000], [40.0], "circle-open"),
-    }
-    assert len({key.colour for key in chart.keys}) == 2
-    assert chart.lines == [55]
-    assert "PCIe 5.0" in chart.labels[0].text
-    assert "Not drawn: 1 that are not between host and GPU" in chart.caption
-
-
-def test_many_copies_are_gathered_and_the_chart_says_so(tmp_path: Path) -> None:
-    builder = TraceBuilder()
-    for number in range(MAX_COPY_MARKS + 1):
-        builder.copy("HtoD (Pinned -> Device)", 10 * number + 5, 2, launch=10 * number, size=1000 + number % 2)
-    chart = copies_chart(measured(builder, tmp_path)[0])
-    assert chart
-    assert chart.marks[0].x == [1000]
-    assert "2,001 like this" in chart.marks[0].hover[0]
-    assert "A mark stands for all copies of about the same size and rate" in chart.caption
-
-
 def stepping(lengths: Sequence[int], busy: int = 50) -> TraceBuilder:
     """Steps of these lengths in µs, each with one kernel."""
     builder, time = TraceBuilder(), 0.0
@@ -89,55 +57,55 @@ def test_the_parts_of_a_bar_add_up_to_its_step_and_the_first_step_is_as_long_as_
     chart = steps_chart(*measured(stepping([100] * 6), tmp_path), 0)
     assert chart
     kernels, idle, host = chart.bars
-    assert [one.key.label.split(":")[0] for one in chart.bars] == ["kernels alone", "idle", "on the host"]
-    assert (kernels.place, host.place) == ([1, 2, 3, 4, 5], [0])  # where the work of the first begins is not known
-    assert [sum(both) for both in zip(kernels.length, idle.length, strict=True)] == pytest.approx([0.1] * 5)
-    assert "None of these is unlike the others" in chart.caption
+    assert [bar.label.split(":")[0] for bar in chart.bars] == ["kernels alone", "idle", "on the host"]
+    numbers = (kernels.numbers.tolist(), host.numbers.tolist())
+    assert numbers == ([1, 2, 3, 4, 5], [0])  # where the work of the first begins is not known
+    assert (kernels.time_ns + idle.time_ns).tolist() == [100_000] * 5
+    assert "Unlike the others" not in chart.caption
 
 
 def test_a_step_unlike_the_others_is_drawn_to_the_top_with_its_length(tmp_path: Path) -> None:
     trace, profile = measured(stepping([100, 101, 99, 100, 1000, 100, 100, 100]), tmp_path)
     chart = steps_chart(trace, profile, 0)
     assert chart
-    (unlike,) = chart.marks
-    assert unlike.x == [5]  # on the GPU it is the next one that ends late
-    assert unlike.y[0] < chart.y.high < 0.5
-    assert "1.00 ms" in [label.text for label in chart.labels]
-    assert "Step 5 is unlike the others" in chart.caption
-    drawn = chart_svg(chart)
+    assert chart.unlike == [5]  # on the GPU it is the next one that ends late
+    assert chart.top_ns < 500_000 < chart.lengths[5]
+    assert "Unlike the others: 5." in chart.caption
+    drawn = steps_svg(chart)
     assert "step 5: 1.00 ms, unlike the others" in drawn
     assert all(float(high) <= 180 for high in re.findall(r'<rect[^>]* height="([^"]+)"', drawn))
 
 
-def test_a_chart_is_drawn_with_its_axes_marks_and_patterns(tmp_path: Path) -> None:
-    chart = copies_chart(measured(waiting(sizes=(300_000, 400_000, 900_000)), tmp_path)[0])
+def test_many_steps_are_gathered_in_bars(tmp_path: Path) -> None:
+    chart = steps_chart(*measured(stepping([100] * 401), tmp_path), 0)
     assert chart
-    page = Page(chart_svg(chart))
+    assert chart.gathered == 3
+    assert "A bar is the mean of 3 steps" in chart.caption
+    assert "3 steps from 1, idle: 50.0 \u00b5s" in steps_svg(chart)
+
+
+def test_the_chart_has_axes_a_legend_and_patterns(tmp_path: Path) -> None:
+    chart = steps_chart(*measured(waiting(), tmp_path), 0)
+    assert chart
+    drawn = steps_svg(chart)
+    page = Page(drawn)
     assert page.misnested == []
-    drawn = [attributes for tag, attributes in page.tags if tag == "text"]
-    assert sum((one.get("class") or "").startswith("hue mark") for one in drawn) == 3
-    assert "HtoD pageable, 293 KiB in 30.0 µs: 10.0 GB/s" in page.text.replace("\N{NO-BREAK SPACE}", " ")
-    assert {"GB/s", "size of the copy"} <= set(re.findall(r">([^<>]+)</text>", chart_svg(chart)))
+    assert page.text.startswith("The median step takes 1.00")
+    assert 'aria-label="The median step takes 1.00 ms' in drawn
+    assert {"ms", "step", "0", "0.5", "1"} <= set(re.findall(r">([^<>]+)</text>", drawn))
+    assert "exposed copies" in page.text
+    hatches = set(re.findall(r'<pattern id="([^"]+)"', drawn))
+    assert set(re.findall(r"url\(#([^)]+)\)", drawn)) == hatches
+    assert len(hatches) == 1
 
 
 # on the page
-
-
-def test_a_chart_says_in_words_what_it_shows_and_cannot_break_out() -> None:
-    key = Key("</script><b>", "#000", pattern="/")
-    series = PlotBars(key, [1], [2], ["\x1b<b>"])
-    page = Page(chart_svg(Chart("a < b", 200, Axis(0, 2), Axis(0, 2), [series], keys=[key])))
-    assert page.misnested == []
-    assert page.text.startswith("a < b </script><b>")
-    assert "\N{REPLACEMENT CHARACTER}<b>" in page.text
-    assert next(attributes for _, attributes in page.tags if "role" in attributes)["aria-label"] == "a < b"
 
 
 @pytest.mark.parametrize(
     ("figure", "absent"),
     [
         ("overlap", {"A bar is a step on GPU 0"}),
-        ("copies", {"the fastest at"}),
         ("busy", {"A bar is a step on GPU 0"}),
         ("step", {"The median step takes"}),
     ],

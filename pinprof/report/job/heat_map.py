@@ -1,7 +1,7 @@
-"""The chart of a job: the step of each rank, and below it a heat map of what each rank's step is spent on."""
+"""The heat map of a job: what each rank's step is spent on."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
 from typing import NamedTuple
@@ -10,12 +10,10 @@ import numpy as np
 
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
-from pinprof.ground.hues import BLUE, GREEN, VERMILLION, see_through
-from pinprof.ground.units import duration, ms, percent
+from pinprof.ground.hues import VERMILLION, see_through
+from pinprof.ground.units import duration, percent
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
-from pinprof.report.charts.chart import Axis, Chart, Key, PlotMarks, end_of, round_axis
-from pinprof.report.charts.svg import Below, chart_svg
-from pinprof.report.html import Markup
+from pinprof.report.html import Markup, inline_html
 from pinprof.report.job.view import PAUSE_TITLE, RANK_TIMES, slowest_of, spread
 
 MIN_RANKS_OF_HEAT_MAP = 8
@@ -27,16 +25,12 @@ MAX_STALL_LINES = 6
 SCALE_END_PERCENTILE = 98
 """Percentile of a line's ranks at which the colour scale ends, so that one long rank does not hide the others."""
 MAX_RANK_TICKS = 8
-MAX_RANKS_WITH_LARGE_MARKS = 32
-"""With more ranks, the marks of the plot are small."""
 MAX_FILE_NAME_CHARS = 48
-STEPS_PIXELS, LABEL_PIXELS, CELL_PIXELS = 170, 16, 14
-"""Heights: of the plot of the steps with its axis, and of the label and the cells of a line of the heat map."""
+LABEL_PIXELS, CELL_PIXELS, AXIS_PIXELS = 16, 14, 36
+"""Heights: of the label and of the cells of a line, and of the ranks' numbers below all lines."""
 
 TIME_BY_TITLE = {time.title: time.of for time in RANK_TIMES}
 """The function that returns a rank's time, by the title of that time in tables."""
-STEP_KEY = Key("step", BLUE, "circle-open")
-ALONE_KEY = Key("alone: if the rank waited for no other", GREEN, "circle")
 SHADES = [see_through(VERMILLION, part / 10) for part in range(11)]
 """Colours of cells, from weak to strong. They follow the square root of the time: short times stay visible next to long
 ones."""
@@ -49,39 +43,30 @@ class Line(NamedTuple):
     times: tuple[float | None, ...]
 
 
-def ranks_chart(ranks: Ranks) -> Markup:
-    """Return the chart of a job as HTML; empty if it has few ranks, or none with a time to show."""
+def heat_map(ranks: Ranks) -> Markup:
+    """Return the heat map of a job as HTML; empty if it has few ranks, or none with a time to show."""
     lines, hidden = drawn_lines(ranks)
     if not lines or len(ranks.rows) < MIN_RANKS_OF_HEAT_MAP:
         return Markup()
-    names = [f"{row.rank}" for row in ranks.rows]
-    scale_ns = scale_end_ns(lines)
-    slowest = slowest_of(ranks)
+    scale_ns, caption, slowest = scale_end_ns(lines), _caption(ranks, hidden), slowest_of(ranks)
     gradient = ",".join(f"{shade} {part * part}%" for part, shade in enumerate(SHADES))
-    keys = [
-        Key(f"0 to {duration(scale_ns)} per step, or more", f"linear-gradient(90deg,{gradient})"),
-        STEP_KEY,
-        ALONE_KEY,
-    ]
-    size = 9 if len(names) <= MAX_RANKS_WITH_LARGE_MARKS else 4
-    marks = [
-        _marks(key, enumerate(map(TIME_BY_TITLE[key.label.split(":")[0]], ranks.rows)), size)
-        for key in (ALONE_KEY, STEP_KEY)
-    ]
+    keys = Markup('<li><span class="swatch scale" style="background:linear-gradient(90deg,{})"></span>{}</li>').format(
+        gradient, inline_html(f"0 to {duration(scale_ns)} per step, or more")
+    )
     if slowest:
-        keys.append(Key(f"rank {slowest.rank} holds up the others", VERMILLION, "diamond-open"))
-        marks.append(_marks(keys[-1], [(ranks.rows.index(slowest), slowest.alone_ns)], 8))
-    ticks = range(0, len(names), -(-len(names) // MAX_RANK_TICKS))
-    x_axis = Axis(-0.5, len(names) - 0.5, "rank", tuple((column, names[column]) for column in ticks))
-    y_axis = round_axis(0, 1.04 * max((time for one in marks for time in one.y), default=1.0), "ms per step")
-    chart = Chart(_caption(ranks, hidden), STEPS_PIXELS, x_axis, y_axis, marks=marks, keys=keys)
-    return chart_svg(chart, _heat_map(ranks, lines, scale_ns), min_width=len(names))
-
-
-def _marks(key: Key, times: Iterable[tuple[int, float | None]], size: int) -> PlotMarks:
-    """Return the marks of the ranks with a known time, which is given in ns."""
-    known = [(column, ms(time)) for column, time in times if time is not None]
-    return PlotMarks(key, [column for column, _ in known], [time for _, time in known], size=size)
+        keys += Markup('<li><span class="swatch slowest"></span>rank {} holds up the others</li>').format(slowest.rank)
+    return Markup(
+        '<figure class="chart wide"><figcaption>{}</figcaption><ul class="keys">{}</ul>'
+        '<div class="canvas" style="min-width:{}px"><svg role="img" aria-label="{}" width="100%" height="{}">{}</svg>'
+        "</div></figure>"
+    ).format(
+        inline_html(caption),
+        keys,
+        len(ranks.rows),
+        caption,
+        len(lines) * (LABEL_PIXELS + CELL_PIXELS) + AXIS_PIXELS,
+        Markup().join(_pieces(ranks, lines, scale_ns)),
+    )
 
 
 def drawn_lines(ranks: Ranks) -> tuple[list[Line], int]:
@@ -140,25 +125,29 @@ def _known(line: Line) -> list[float]:
     return [time for time in line.times if time is not None]
 
 
-def _heat_map(ranks: Ranks, lines: Sequence[Line], scale_ns: float) -> Below:
-    """Return the cells of the lines, each line below its label, and a column over all with the times of its rank."""
-    pieces, count, height = [], len(ranks.rows), len(lines) * (LABEL_PIXELS + CELL_PIXELS)
-    label = Markup('<text x="0" y="{}">{}</text>')
+def _pieces(ranks: Ranks, lines: Sequence[Line], scale_ns: float) -> Iterator[Markup]:
+    """Yield the cells of the lines, each line below its label, and a column over all with the times of its rank."""
+    count, height = len(ranks.rows), len(lines) * (LABEL_PIXELS + CELL_PIXELS)
+    label = Markup('<text x="{}" y="{}"{}>{}</text>')
     cells = Markup('<svg class="cells" y="{}" height="{}" width="100%" viewBox="0 0 {} 1" {}>{}</svg>')
     for number, line in enumerate(lines):
         top = number * (LABEL_PIXELS + CELL_PIXELS) + LABEL_PIXELS
         drawn = Markup().join(_cells(line, scale_ns))
-        pieces.append(label.format(top - 4, line.name))
-        pieces.append(cells.format(top, CELL_PIXELS, count, Markup('preserveAspectRatio="none"'), drawn))
+        yield label.format(0, top - 4, "", line.name)
+        yield cells.format(top, CELL_PIXELS, count, Markup('preserveAspectRatio="none"'), drawn)
     column = Markup(
-        '<rect class="rank" data-rank="{}" data-file="{}" x="{:.3f}%" width="{:.3f}%" height="{}">{}</rect>'
+        '<rect class="rank{}" data-rank="{}" data-file="{}" x="{:.3f}%" width="{:.3f}%" height="{}">{}</rect>'
     )
     for number, row in enumerate(ranks.rows):
-        file = end_of(PurePath(row.path).name, MAX_FILE_NAME_CHARS)
+        file = PurePath(row.path).name[-MAX_FILE_NAME_CHARS:]
         tooltip = Markup("\n").join((f"rank {row.rank}: {file}", *_in_words(row, number, lines)))
-        title = Markup("<title>{}</title>").format(tooltip)
-        pieces.append(column.format(row.rank, file, 100 * number / count, 100 / count, height, title))
-    return Below(height, Markup().join(pieces))
+        title, is_slowest = Markup("<title>{}</title>").format(tooltip), row.rank == ranks.slowest_rank
+        named = (" slowest" if is_slowest else "", row.rank, file)
+        yield column.format(*named, 100 * number / count, 100 / count, height, title)
+        if number % -(-count // MAX_RANK_TICKS) == 0:
+            at = f"{100 * (number + 0.5) / count:.3f}%"
+            yield label.format(at, height + 16, Markup(' text-anchor="middle"'), row.rank)
+    yield label.format("50%", height + 32, Markup(' text-anchor="middle"'), "rank")
 
 
 def _cells(line: Line, scale_ns: float) -> Iterator[Markup]:
