@@ -52,10 +52,8 @@ IN_THE_DARK = {
 }
 """The colours that differ on a dark page, where each has a contrast of 3 to it; found by search, hue by hue."""
 
-ORANGE, GREEN, VERMILLION = "#E69F00", "#009E73", "#D55E00"
-BLUE, PURPLE = "#0072B2", "#CC79A7"
-SLATE = "#7A8799"
-"""Colours for other series of charts. Masataka Okabe and Kei Ito, Color Universal Design (2008),
+VERMILLION, PURPLE = "#D55E00", "#CC79A7"
+"""Colours for marks. Masataka Okabe and Kei Ito, Color Universal Design (2008),
 https://jfly.uni-koeln.de/color/."""
 
 TEXT, MUTED, LINE, CARD = "#1b2026", "#5b6570", "#dfe3e8", "#ffffff"

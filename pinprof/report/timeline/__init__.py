@@ -19,10 +19,12 @@ from pinprof.report.timeline.lane import FRAME_SOURCE, OP_SOURCE
 from pinprof.report.timeline.lanes import in_blocks, what_is_drawn
 from pinprof.report.timeline.payload import ABSENT_LINK, FIRST_LINK, UNDRAWN_LINK, packed
 from pinprof.report.timeline.steps import Window, all_steps_text, choose_window, step_names
-from pinprof.report.timeline.worst_instance import RELATION_OF_LINK, worst_instance
+from pinprof.report.timeline.worst_instance import worst_instance
 from pinprof.rules.rule import Finding
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 
+RELATION_OF_LINK = {"launch": "its launch", "awaited": "awaited work"}
+"""The relation of a linked event to the one that is shown, by the column of the link."""
 PAGE_UNITS = {"TIMES": TIME_UNITS, "SIZES": SIZE_UNITS}
 
 TOOLBAR = Markup("""\

@@ -121,23 +121,20 @@ class Timeline extends TimelineDrawing {
     return this.choose(cellOfEvent(lane, at));
   }
 
-  // Zooms to the worst instance of a finding, and marks the wait, the awaited work and the bubble.
-  showFinding({ range, marks }) {
-    const shown = marks.map(([what, source, start, end]) => {
-      const device = /^device (-?\d+)$/.exec(source);
-      if (device) {
-        const group = this.data.lanes.find((lane) => lane.device === Number(device[1]))?.group;
-        return { what, isIdle: true, lanes: this.data.lanes.filter((lane) => lane.group === group), start, end };
-      }
-      const event = eventAt(this.data, source, start, end) ?? blockAt(this.data, source, start);
-      return { what, event, lanes: event ? [event.lane] : [], start, end };
-    });
-    for (const { lanes } of shown) for (const { group } of lanes) this.folded.delete(group);
-    const events = shown.filter(({ event }) => event);
-    const details = events.map(({ what, event }) => detailsOf(this, cellOfEvent(event.lane, event.first), what));
-    this.chosen = events.length ? { lane: events[0].event.lane, at: events[0].event.first } : undefined;
-    this.mark(shown, undefined, details);
-    return this.show(widenedBy(range, AROUND));
+  // Zooms to the worst instance of a finding, and marks it with its launch or the awaited work.
+  showFinding([source, start, end]) {
+    const device = /^device (-?\d+)$/.exec(source);
+    const event = device ? undefined : (eventAt(this.data, source, start, end) ?? blockAt(this.data, source, start));
+    if (event) {
+      this.folded.delete(event.lane.group);
+      this.choose(cellOfEvent(event.lane, event.first));
+    } else {
+      const group = device && this.data.lanes.find((lane) => lane.device === Number(device[1]))?.group;
+      this.folded.delete(group);
+      this.mark([{ what: "GPU idle", isIdle: true, lanes: this.data.lanes.filter((lane) => lane.group === group), start, end }]);
+    }
+    const times = this.marks.flatMap((mark) => [mark.start, mark.end]);
+    return this.show(widenedBy([Math.min(start, ...times), Math.max(end, ...times)], AROUND));
   }
 
   search(text) {
