@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
@@ -61,19 +60,6 @@ class Report(ReportTables, ReportObject):
     """A trace, its measurements and findings; prints the text of the command, and shows the page in a notebook."""
 
     _title = "pinprof report"
-    _elsewhere = MappingProxyType(
-        {
-            **dict.fromkeys(("summary", "describe", "show"), "print(report), and report.verdict, a sentence"),
-            **dict.fromkeys(("advice", "bottlenecks", "recommendations", "suggestions"), "report.findings"),
-            **dict.fromkeys(("memcpy", "memcpys", "transfers"), "report.copies"),
-            **dict.fromkeys(("syncs", "stalls", "synchronizations"), "report.waits"),
-            **dict.fromkeys(("df", "to_df", "to_dataframe", "to_pandas", "stacks", "streams"), "report.events"),
-            **dict.fromkeys(("predict", "what_if", "simulate"), "report.whatif(pin=True)"),
-            **dict.fromkeys(("plot", "figure", "to_figure"), "report.timeline()"),
-            **dict.fromkeys(("step_time", "total_time", "duration"), "report.step_ms"),
-            "step": "report.steps.loc[2], or report.events.query('step == 2')",
-        }
-    )
 
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis

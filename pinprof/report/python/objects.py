@@ -2,8 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -43,20 +42,15 @@ class ReportObject(ABC):
     """A report that prints as text, shows itself as a page in a notebook, and writes itself as JSON or as a page."""
 
     _title: ClassVar[str]
-    _elsewhere: ClassVar[Mapping[str, str]] = {}
-    """Names that people try, and what to call instead."""
 
     if not TYPE_CHECKING:  # else no misspelled name would be an error of types
 
         def __getattr__(self, name: str) -> Any:
-            """Say what there is in place of a name that does not exist."""
+            """Say which names there are in place of one that does not exist."""
             names = [known for known in dir(type(self)) if not known.startswith("_")]
             if name.startswith("_") or name in names:  # a protocol's, or a property that raised AttributeError itself
                 return object.__getattribute__(self, name)
-            close = get_close_matches(name, names, n=1) or [known for known in names if known in name.split("_")]
-            instead = self._elsewhere.get(name) or (f"report.{close[0]}" if close else "")
-            hint = f"take {instead}; " if instead else ""
-            raise AttributeError(f"a {self._title} has no {name}; {hint}it has {', '.join(names)}")
+            raise AttributeError(f"a {self._title} has no {name}; it has {', '.join(names)}")
 
     @property
     @abstractmethod

@@ -3,7 +3,7 @@
 Its documents are projections of the whole report's: they have fields of these, and a few of their own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pinprof.analyses.host_samples import CalledLine
@@ -12,12 +12,11 @@ from pinprof.documents.by_name import Called
 from pinprof.documents.fields import PlacedJson, Pointer
 from pinprof.documents.findings import FindingJson, RankRowJson, RanksJson, VerdictJson
 from pinprof.documents.report import IrregularJson, Missing, StepsJson, TraceJson
-from pinprof.ground import urls
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust import FIGURE_KINDS
 from pinprof.ranks.rank import Ranks
 from pinprof.report.findings.json import ranks_of
-from pinprof.report.findings.views import FindingView, brief_views, finding_views, whatif_command
+from pinprof.report.findings.views import FindingView, finding_views
 from pinprof.report.job.view import longest_alone_first
 from pinprof.report.job.view import verdict_line as verdict_of_job
 from pinprof.report.source import PLAIN, Code, Quoting
@@ -26,24 +25,13 @@ from pinprof.report.trace.json import MeasuredTrace, trace_of
 from pinprof.report.trace.sections.host import input_remedy, named_lines, running_code
 from pinprof.report.trace.verdict import headline
 from pinprof.report.words import capitalized, cut, figures_not_given, printable
-from pinprof.rules.rule import Finding, Findings, NumberEffect
+from pinprof.rules.rule import Findings, NumberEffect
 from pinprof.trace.lines import Place
 from pinprof.trace.sources import Sources
 from pinprof.version import VERSION
 
 LONGEST_SENTENCE_CHARS, LONGEST_PATH_CHARS = 240, 320
-EVIDENCE_TABLES = {
-    "copies": ("copies", "overlap/reasons"),
-    "overlap": ("overlap/reasons", "idle"),
-    "input": ("loader", "idle"),
-    "launches": ("launches",),
-    "gpu": ("kernels",),
-}
-"""The tables of the whole report that findings of a family rest on."""
-MAX_EVIDENCE_WAITS = 3
-"""The most sites of waits that a finding names as its evidence."""
 
-EvidenceIds: TypeAlias = Annotated[Sequence[Pointer], doc("ids of the evidence")]
 CodeLine: TypeAlias = Annotated[str | None, doc("the line of code; null where the source is not there as it ran")]
 
 
@@ -63,19 +51,18 @@ class BriefStep(Document):
     why_null: Annotated[Words | None, doc("why `step_ms` is null; null where it is not")]
 
 
-@projection(VerdictJson, "ms fraction range_ms sentence cause word do finding evidence")
+@projection(VerdictJson, "ms fraction range_ms sentence cause word do finding")
 class BriefVerdict(Document):
     """Why the step takes so long."""
 
     sentence: Annotated[Words, doc("the step and why it takes so long")]
     finding: Annotated[str | None, doc("the id of the finding that this is about")]
-    evidence: EvidenceIds
 
 
 @projection(
     FindingJson,
     "file line function id rule title severity code places says saving_ms saving_fraction range_ms at_most_ms "
-    "numbers do evidence",
+    "numbers do",
 )
 class BriefFinding(PlacedJson):
     """What to change."""
@@ -86,7 +73,6 @@ class BriefFinding(PlacedJson):
     says: Annotated[Words, doc("what the fix saves alone")]
     numbers: Annotated[NumberEffect | None, doc("whether the fix keeps the program's numbers; null where that is open")]
     do: Annotated[Words, doc("what to do, in a few words")]
-    evidence: EvidenceIds
 
 
 @projection(Called, "file line function id code share per_step_ms spent do")
@@ -111,16 +97,9 @@ class BriefUntold(Document):
     ]
 
 
-class BriefNext(Document):
-    """A command for the next step."""
-
-    command: Annotated[str, doc("the command")]
-    why: Annotated[Words, doc("what it gives")]
-
-
 @projection(
     TraceJson,
-    "path rank gpus step verdict findings more_findings joint lines cannot_tell more_cannot_tell next",
+    "path rank gpus step verdict findings more_findings joint lines cannot_tell more_cannot_tell",
 )
 class BriefTrace(Document):
     """One trace; of a job that of the rank to look at."""
@@ -133,7 +112,6 @@ class BriefTrace(Document):
     lines: Annotated[Sequence[BriefLine], doc("the lines that take the host's time; none where a GPU worked")]
     cannot_tell: Annotated[Sequence[BriefUntold], doc("what the trace cannot tell, the gravest first")]
     more_cannot_tell: Annotated[Count, doc("further ones that do not fit here")]
-    next: Annotated[Sequence[BriefNext], doc("commands for the next step")]
 
 
 @projection(RankRowJson, "rank step_ms alone_ms")
@@ -141,7 +119,7 @@ class BriefRank(Document):
     """A rank."""
 
 
-@projection(RanksJson, "world_size sentence slowest_rank skew_ms shown_rank rows more_ranks choice evidence")
+@projection(RanksJson, "world_size sentence slowest_rank skew_ms shown_rank rows more_ranks choice")
 class BriefRanks(Document):
     """The ranks of a job side by side."""
 
@@ -149,7 +127,6 @@ class BriefRanks(Document):
     shown_rank: Annotated[Count | None, doc("the rank in `traces`")]
     rows: Annotated[Sequence[BriefRank], doc("the ranks, those that need longest alone first")]
     more_ranks: Annotated[Count, doc("ranks that do not fit here")]
-    evidence: EvidenceIds
 
 
 class ReportBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.report-brief/1"):
@@ -161,16 +138,8 @@ class ReportBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.repor
     ranks: Annotated[BriefRanks | None, doc("the ranks of a job; null for one trace")]
 
 
-class BriefSize(NamedTuple):
-    """The most findings, doubts (and reasons of longer steps), and ranks of a brief."""
-
-    findings: int
-    doubts: int
-    ranks: int
-
-
-BRIEF_SIZES = (BriefSize(5, 4, 8), BriefSize(3, 3, 4), BriefSize(2, 2, 2), BriefSize(1, 1, 1))
-"""The limits of a brief: the first with which it fits into `MAX_BRIEF_BYTES`."""
+BRIEF_LIMITS = (5, 3, 2, 1)
+"""The most traces, findings, doubts, reasons of longer steps, and ranks: the first with which a brief fits in."""
 
 
 class BriefedTrace(NamedTuple):
@@ -202,47 +171,46 @@ def traces_to_brief_json(
         for index, (profile, findings) in enumerate(entries)
         if shown is None or index == shown
     ]
-    sizes = [(size, len(briefed)) for size in BRIEF_SIZES]
-    sizes += [(BRIEF_SIZES[-1], most) for most in range(len(briefed) - 1, 0, -1)]
+    limits = [(most, len(briefed)) for most in BRIEF_LIMITS] + [
+        (1, traces) for traces in range(len(briefed) - 1, 0, -1)
+    ]
     return encoded_as_brief(
         ReportBrief(
-            traces=[_trace(trace, size) for trace in briefed[:most]],
-            more_traces=len(entries) - most,
-            ranks=None if ranks is None else _ranks(ranks, size.ranks),
+            traces=[_trace(trace, most) for trace in briefed[:most]],
+            more_traces=len(entries) - len(briefed[:most]),
+            ranks=None if ranks is None else _ranks(ranks, most),
         )
-        for size, most in sizes
+        for most in BRIEF_LIMITS
     )
 
 
-def _trace(trace: BriefedTrace, size: BriefSize) -> BriefTrace:
+def _trace(trace: BriefedTrace, most: int) -> BriefTrace:
     profile, findings, whole = trace.profile, trace.findings, trace.whole
     return filled(
         BriefTrace,
         whole,
         path=cut(profile.path, LONGEST_PATH_CHARS),
         gpus=sorted({printable(device.name) for device in profile.info.devices if device.name}),
-        step=_step(trace, size),
+        step=_step(trace, most),
         verdict=filled(
             BriefVerdict,
             whole.verdict,
             sentence=_short(f"{headline(first_screen(profile, findings))}."),
             do=whole.verdict.do and _short(whole.verdict.do),
             finding=None if whole.verdict.finding is None else f"{trace.id}/findings/{whole.verdict.finding}",
-            evidence=[f"{trace.id}/verdict", f"{trace.id}/verdicts"],
         ),
-        findings=[_finding(view, trace) for view in finding_views(profile, findings)[: size.findings]],
-        more_findings=max(len(findings) - size.findings, 0),
+        findings=[_finding(view, trace) for view in finding_views(profile, findings)[:most]],
+        more_findings=max(len(findings) - most, 0),
         lines=[] if profile.gpus else [_line(line, trace) for line in named_lines(profile)],
-        cannot_tell=[_untold(index, trace) for index in range(len(profile.doubts))[: size.doubts]],
-        more_cannot_tell=max(len(profile.doubts) - size.doubts, 0),
-        next=list(_next(profile, findings)),
+        cannot_tell=[_untold(index, trace) for index in range(len(profile.doubts))[:most]],
+        more_cannot_tell=max(len(profile.doubts) - most, 0),
     )
 
 
-def _step(trace: BriefedTrace, size: BriefSize) -> BriefStep:
+def _step(trace: BriefedTrace, most: int) -> BriefStep:
     profile, steps = trace.profile, trace.whole.steps
     why = profile.withheld.step or profile.withheld.estimate
-    longer = sorted(steps.irregular, key=lambda row: -row.per_step_ms)[: size.doubts]
+    longer = sorted(steps.irregular, key=lambda row: -row.per_step_ms)[:most]
     return filled(
         BriefStep,
         steps,
@@ -265,7 +233,6 @@ def _finding(view: FindingView, trace: BriefedTrace) -> BriefFinding:
         says=capitalized(view.worth_in_short),
         numbers=view.rule.numbers,
         do=_short(capitalized(view.do)),
-        evidence=list(_evidence_ids(finding, trace)),
     )
 
 
@@ -273,21 +240,6 @@ def _place_fields(at: Place | PlacedJson) -> dict[str, Any]:
     """Return a place as the fields of `PlacedJson`, cut."""
     file, function = at.file and cut(at.file, LONGEST_PATH_CHARS), at.function and _short(at.function)
     return {"file": file, "line": at.line, "function": function}
-
-
-def _evidence_ids(finding: Finding, trace: BriefedTrace) -> Iterator[str]:
-    """Yield the ids of the evidence in the whole report: waits at the finding's places, or tables."""
-    profile, rule = trace.profile, finding.rule
-    if rule.family == "waits":
-        places = {site.evidence.place for site in finding.sites}
-        waits = [
-            f"{trace.id}/syncs/sites/{number}"
-            for number, site in enumerate(profile.sites)
-            if site.place in places and (site.cause in rule.causes or not rule.causes)
-        ]
-        yield from waits[:MAX_EVIDENCE_WAITS]
-    tables = [table for table in EVIDENCE_TABLES.get(rule.family, ()) if table != "launches" or profile.launches]
-    yield from (f"{trace.id}/{table}" for table in tables)
 
 
 def _line(line: CalledLine, trace: BriefedTrace) -> BriefLine:
@@ -326,24 +278,7 @@ def _ranks(ranks: Ranks, most: int) -> BriefRanks:
         rows=[filled(BriefRank, row) for row in rows[:most]],
         more_ranks=max(len(rows) - most, 0),
         choice=[_short(remark) for remark in ranks.choice[:most]],
-        evidence=["/ranks/rows", "/ranks/collectives", "/ranks/findings"],
     )
-
-
-def _next(profile: Profile, findings: Findings) -> Iterator[BriefNext]:
-    """Yield the next commands; none for standard input, which can be read only once."""
-    if profile.path == urls.shown(urls.STANDARD_INPUT):
-        return
-    shown, predicted = brief_views(profile, findings), whatif_command(profile, findings)
-    if shown:
-        explain = f"pinprof explain {shown[0].rule.id}"
-        yield BriefNext(explain, "the first finding: the fix as code, when safe")
-    if predicted:
-        yield BriefNext(printable(predicted), "predicts the step after a change")
-    if not profile.gpus:
-        yield BriefNext("pinprof run SCRIPT", "on a machine with a GPU: copies, waits and what a change saves")
-    elif not profile.info.by_pinprof:
-        yield BriefNext("pinprof run SCRIPT", "records the true step, and the lines of waits")
 
 
 def _short(text: str) -> str:
