@@ -1,4 +1,4 @@
-"""A line for each of several traces that are no job."""
+"""A row for each of several traces that are no job."""
 
 import pytest
 from command_line import invoke
@@ -6,7 +6,7 @@ from recordings import TRACES
 from rich.cells import cell_len
 
 from pinprof.analysis import Analysis, analyse
-from pinprof.report.trace_list import common_ends, overview_to_text
+from pinprof.report.trace_list import overview_to_text
 from pinprof.trace import read_trace
 
 LOADERS = sorted(TRACES.glob("loader_*.json.gz"))
@@ -24,12 +24,11 @@ def lines_of(analyses: list[Analysis], skipped: dict[str, str] | None = None, wi
 
 def test_each_trace_has_a_line_and_they_stand_in_the_order_of_their_files(analyses: list[Analysis]) -> None:
     lines = lines_of(analyses)
-    assert lines[0] == f"{TRACES}/*.json.gz · 4 traces"
-    assert lines[2].split() == ["file", "step", "verdict", "saves", "first", "change"]
-    assert [line.split()[0] for line in lines[3:7]] == [path.name.removesuffix(".json.gz") for path in LOADERS]
-    assert " ".join(lines[3].split()).startswith(
-        "loader_pageable 13.4 ms Copy-bound 16 % (8 to 19) PIN104 pin_memory=True"
-    )
+    assert lines[0] == f"{TRACES}/ · 4 traces"
+    assert lines[2].split() == ["file", "verdict", "first", "change", "step", "saves"]
+    rows = [line.split() for line in lines if "bound" in line]
+    assert [row[0][:12] for row in rows] == [path.name[:12] for path in LOADERS]
+    assert " ".join(rows[0]) == "loader_pageable.json.gz Copy-bound PIN104 pin_memory=True 13.4 ms 16 % (8 to 19)"
     assert lines[-2:] == [
         f"One of them: pinprof report {LOADERS[0]}",
         f"All reports: pinprof report {AGAIN} --full; a page: --html FILE",
@@ -40,20 +39,6 @@ def test_each_trace_has_a_line_and_they_stand_in_the_order_of_their_files(analys
 def test_no_line_is_longer_than_the_terminal_but_what_is_to_be_copied(analyses: list[Analysis], width: int) -> None:
     rows = lines_of(analyses, {f"{TRACES}/{'x' * 200}.json": "is no trace " * 20}, width)[2:-2]
     assert max(map(cell_len, rows)) <= width
-
-
-@pytest.mark.parametrize(
-    ("files", "traces", "ends"),
-    [
-        (["/run/a.pt.json.gz", "/run/b.json.gz"], ["/run/a.pt.json.gz", "/run/b.json.gz"], ("/run/", ".json.gz")),
-        (["/run/a.json", "/run/x.txt"], ["/run/a.json"], ("/run/", ".json")),
-        (["a.json", "b.gz"], ["a.json", "b.gz"], ("", "")),
-        (["/a/run.json", "/b/run.json"], ["/a/run.json", "/b/run.json"], ("/", ".json")),
-        (["/a/.json", "/a/b.json"], ["/a/.json", "/a/b.json"], ("/a/", "")),
-    ],
-)
-def test_what_all_names_have_in_common_is_said_once(files: list[str], traces: list[str], ends: tuple[str, str]) -> None:
-    assert common_ends(files, traces) == ends
 
 
 @pytest.mark.slow

@@ -171,9 +171,6 @@ def traces_to_brief_json(
         for index, (profile, findings) in enumerate(entries)
         if shown is None or index == shown
     ]
-    limits = [(most, len(briefed)) for most in BRIEF_LIMITS] + [
-        (1, traces) for traces in range(len(briefed) - 1, 0, -1)
-    ]
     return encoded_as_brief(
         ReportBrief(
             traces=[_trace(trace, most) for trace in briefed[:most]],
