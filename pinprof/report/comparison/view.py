@@ -29,7 +29,7 @@ from pinprof.report.comparison.words import (
 )
 from pinprof.report.findings.views import named
 from pinprof.report.html import Column, number_columns
-from pinprof.report.trace.sections.wait_groups import cause_with_verdict
+from pinprof.report.trace.sections.waits import cause_with_verdict
 from pinprof.report.trace.step import bound_fact
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import MAX_CELL, NOTHING, complete_steps, copies_named, cut, doubts, effect_and_remedy

@@ -23,7 +23,7 @@ from pinprof.report.tables.grid import (
     short_name,
     timed,
 )
-from pinprof.report.trace.sections.wait_groups import BY_LIBRARY, BY_LINE, WAIT_PARTS, called_from_several, group_waits
+from pinprof.report.trace.sections.waits import WAIT_PARTS, group_waits
 from pinprof.report.words import cut, place, short_place
 from pinprof.trace.callers import function_around
 from pinprof.trace.links import follow, step_at
@@ -150,14 +150,10 @@ def waits(analysis: Analysis) -> Grid | None:
 
 
 def _by_call_line(sites: list[WaitSite]) -> dict[str, list[list[int]]]:
-    """Return which waits share the line that calls them, and the library function if several lines call one."""
-    ways = {"by line": BY_LINE, **({"by library function": BY_LIBRARY} if called_from_several(sites) else {})}
+    """Return which waits share the line that calls them."""
     numbers = {id(site): number for number, site in enumerate(sites)}
-    gathered = {
-        way: [[numbers[id(site)] for site in group.sites] for group in group_waits(sites, by) if len(group.sites) > 1]
-        for way, by in ways.items()
-    }
-    return {way: groups for way, groups in gathered.items() if groups}
+    groups = [[numbers[id(site)] for site in group] for group in group_waits(sites) if len(group) > 1]
+    return {"by line": groups} if groups else {}
 
 
 class _Wait(NamedTuple):

@@ -24,7 +24,7 @@ from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
 from pinprof.report.timeline.kinds import COMPUTE_ONLY_KIND, EVENT_KINDS, IDLE_KIND
 from pinprof.report.trace.first_screen import FirstScreen, first_screen
 from pinprof.report.trace.sections.whole_run import course_sections
-from pinprof.report.trace.sections.work import kind_sections, kinds_figure
+from pinprof.report.trace.sections.work import kind_sections
 from pinprof.report.trace.step import (
     AS_TRACED,
     MIN_DRAWN_SHARE,
@@ -211,13 +211,10 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
         return Markup()
     if part.name == "phases" or (part.name == "idle" and _is_idle_explained(entry)):
         return Markup()
-    drawn = _chart_of(part.name, entry)
-    if part.name == "kinds" and drawn:
-        tables_of = []
-    title = "" if part.title == GROUP_OF_SECTION.get(part.name) or (part.name == "kinds" and drawn) else part.title
+    drawn = _steps_chart(entry) if part.name == "steps" else Markup()
+    title = "" if part.title == GROUP_OF_SECTION.get(part.name) else part.title
     content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, quoting, level=4)
-    kept = "across-all" if part.name == "kinds" else "piece"
-    return Markup('<div class="{}">{}</div>').format(kept, content) if title or kept == "across-all" else content
+    return Markup('<div class="piece">{}</div>').format(content) if title else content
 
 
 def _is_idle_explained(entry: Analysis) -> bool:
@@ -272,13 +269,9 @@ def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[
         yield HtmlBarPart(other, rest, duration(rest), EVENT_KINDS[IDLE_KIND].colour)
 
 
-def _chart_of(section: str, analysis: Analysis) -> Markup:
-    """Return the chart of a section of the report by its name; empty if it has none."""
+def _steps_chart(analysis: Analysis) -> Markup:
+    """Return the chart of the steps; empty if their lengths are withheld, or for a single one."""
     profile = analysis.profile
-    if section == "kinds":
-        return kinds_figure(profile)
-    if section == "steps" and not profile.withheld.step:
-        mean = None if isinstance(profile.mean_steps, Withheld) else busiest(profile)
-        chart = steps_chart(analysis.trace, profile, mean.device if mean else None)
-        return steps_svg(chart) if chart else Markup()
-    return Markup()
+    mean = None if isinstance(profile.mean_steps, Withheld) else busiest(profile)
+    chart = None if profile.withheld.step else steps_chart(analysis.trace, profile, mean.device if mean else None)
+    return steps_svg(chart) if chart else Markup()

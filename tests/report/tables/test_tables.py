@@ -80,16 +80,12 @@ def test_waits_are_those_of_the_sites_without_the_profilers(training: Analysis) 
     ]
 
 
-def test_waits_may_be_gathered_by_line_and_by_library_function(tmp_path: Path) -> None:
+def test_waits_may_be_gathered_by_line(tmp_path: Path) -> None:
     grid = waits(analysed(detector(), tmp_path))
     assert grid
-    assert {way: sorted(map(len, groups)) for way, groups in grid.together.items()} == {
-        "by line": [6],
-        "by library function": [2, 3],
-    }
-    nms = next(rows for rows in grid.together["by library function"] if len(rows) == 2)
-    assert {grid.texts["library"][row].rpartition("(")[2] for row in nms} == {"batched_nms)"}
-    assert {grid.texts["line"][row] for row in nms} == {"train.py:30 (main)", "train.py:60 (evaluate)"}
+    (rows,) = grid.together["by line"]
+    assert len(rows) == 6
+    assert {grid.texts["line"][row] for row in rows} == {"train.py:30 (main)"}
     assert all(grid.stacks)
     assert waits(analysed(detector([WAITS[6]]), tmp_path)).together == {}  # type: ignore[union-attr]
 

@@ -54,9 +54,7 @@ def saved(page: Page) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(download.value.path().read_bytes().decode())))
 
 
-def test_waits_are_gathered_by_line_and_by_library_function_and_have_their_stacks(
-    opened: Callable[..., Page], tmp_path: Path
-) -> None:
+def test_waits_are_gathered_by_line_and_have_their_stacks(opened: Callable[..., Page], tmp_path: Path) -> None:
     page = opened(detector().write(tmp_path / "trace.json"))
     page.get_by_role("tab", name="Waits").click()
     sites = [int(row["count"]) for row in saved(page)]
@@ -68,9 +66,6 @@ def test_waits_are_gathered_by_line_and_by_library_function_and_have_their_stack
     at = lines.index("train.py:30 (main)")
     assert column(page, "in")[at].count(",") == 4
     assert sum(int(row["count"]) for row in saved(page)) == sum(sites)
-    gather.select_option("by library function")
-    both = [line for line in column(page, "line") if "," in line]
-    assert [sorted(line.split(", ")) for line in both] == [["train.py:30 (main)", "train.py:60 (evaluate)"]]
     gather.select_option("each by itself")
     assert len(column(page, "line")) == 8
     stack = page.locator(".sheet .stacks").first

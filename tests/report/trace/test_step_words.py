@@ -15,7 +15,7 @@ from pinprof.measurement.figures import STALL_MS
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile, busiest
 from pinprof.measurement.trust.doubt import Withheld, given
-from pinprof.report.trace.sections.waits import surprises
+from pinprof.report.trace.sections.waits import remarks
 from pinprof.report.trace.step import (
     MIN_DRAWN_SHARE,
     bound_fact,
@@ -75,7 +75,7 @@ def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Pat
 def test_more_idle_time_after_waits_than_in_the_step_is_said_to_be_the_profilers(
     tmp_path: Path, plain_ms: float, *, is_said: bool
 ) -> None:
-    said = list(surprises(measured(training(plain_ms), tmp_path)))  # from 700 to 1100, in two of three steps
+    said = list(remarks(measured(training(plain_ms), tmp_path)))  # from 700 to 1100, in two of three steps
     sentence = (
         "as traced, the GPU is idle for 267 µs after waits; without the profiler, which slows the host, for 100 µs of "
         "the whole step"

@@ -1,26 +1,19 @@
 """The waits of the host: those of the recorded steps by site, and those seen in other steps."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pinprof.analyses.syncs.causes import WAITS
-from pinprof.analyses.syncs.sites import WaitCost, by_line
-from pinprof.ground.units import counted, duration, how_many, shortened
+from pinprof.analyses.syncs.removal import VERDICTS
+from pinprof.analyses.syncs.sites import BareSite, WaitCost
+from pinprof.ground.units import counted, duration, how_many, listed, shortened
 from pinprof.measurement.figures import BUBBLE_MS, STALL_MS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.html import Column, number_columns
-from pinprof.report.trace.sections.wait_groups import (
-    WAIT_PARTS,
-    WaitGroup,
-    called_from_several,
-    cause_with_verdict,
-    group_waits,
-    place_in_group,
-)
 from pinprof.report.view import Cell, CodeText, Fact, ReportTable, Section, Styled
-from pinprof.report.words import NOTHING, not_shown, place, whole_place
+from pinprof.report.words import NOTHING, not_shown, place, short_place, whole_place
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, at, idle_gpu, in_or_after, within
 from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
 
@@ -28,24 +21,56 @@ MIN_LISTED_SITES, MAX_SITES_OF_GROUP, MAX_LINES_ELSEWHERE = 10, 5, 10
 """The least sites that a terminal lists, the most of a group, and the most lines with waits in other steps."""
 MAX_WAIT_ROWS = 100
 """The most rows of a table of waits on a page."""
-NOTE_ON_LIBRARIES = "some library functions wait for several of these lines: --html adds them up"
 MIN_SHARE_OF_WATCHED_STEPS = 0.05
 """The short report does not name waits in a smaller share of the steps."""
 SEEN_OUTSIDE = "Waits seen outside of the recorded steps"
 SEEN_IN_EVERY_STEP = "Waits seen in every step, at lines without a certain recorded wait"
 MAX_WAITS_NAMED = 4
 """Sites of a group that are named."""
-FREE_SHARE = 0.01
-"""A wait of at least this share of the step loses little time if the GPU is idle after it for less than this share of
-the wait. It still costs more if it waits for a slow copy of its own, or if the host has no lead after it."""
-MIN_WORKED_SHARE = 0.5
-"""A wait in which the GPU does earlier work for at least this share is mostly not a loss. Waits for their own copy, or
-for queued work that does not run, are."""
-DEAR_FACTOR = 4
-"""A wait that leaves the GPU idle for this many times its own length costs more than its length shows."""
 DIGITS_AS_TRACED = 2
 """Digits of times in the short report, which include the profiler's cost."""
 WaitCells = Sequence[Cell]
+
+
+class WaitPart(NamedTuple):
+    """A part of a wait of the host, or the idle time after it."""
+
+    key: str
+    label: str
+    """What the host waits for."""
+    meaning: str
+    time_ns: Callable[[WaitCost], int]
+
+
+WAIT_PARTS = (
+    WaitPart("drain", "for earlier work", "waiting for work that was queued before", lambda cost: cost.drain_ns),
+    WaitPart("own", "for its own copy", "waiting for the call's own copy", lambda cost: cost.own_ns),
+    WaitPart("rest", "in the call", "the call itself", lambda cost: cost.overhead_ns),
+    WaitPart("idle", "GPU idle after", "until the GPU's next work", lambda cost: cost.idle_ns),
+)
+
+
+def group_waits(sites: Sequence[WaitSite]) -> list[list[WaitSite]]:
+    """Return sites grouped by line, the longest idle time first, then the longest stall.
+
+    Waits in libraries form groups, along with other waits at their line; any other site stands alone.
+    """
+    in_libraries = {site.place for site in sites if site.library} - {Place()}
+    together: dict[object, list[WaitSite]] = defaultdict(list)
+    for number, site in enumerate(sites):
+        together[site.place if site.place in in_libraries else number].append(site)
+    return sorted(together.values(), key=_rank)
+
+
+def _rank(group: Sequence[WaitSite]) -> tuple[int, int]:
+    costs = [cost for site in group if (cost := given(site.total_cost))]
+    return -sum(cost.idle_ns for cost in costs), -sum(cost.stall_ns for cost in costs)
+
+
+def cause_with_verdict(site: BareSite) -> str:
+    """Return the cause of a site's waits in plain words, and whether the code asked for them."""
+    verdict = VERDICTS[site.verdict]
+    return WAITS[site.cause].label + (f" ({verdict})" if verdict else "")
 
 
 def wait_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
@@ -79,21 +104,19 @@ def waits_in_short(profile: Profile) -> str:
 
 
 def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], rows: int | None) -> Section:
-    listed = [site for site in sites if some_in_steps([site])]
-    together = group_waits(listed)
+    inside = [site for site in sites if some_in_steps([site])]
+    together = group_waits(inside)
     most = len(together) if rows is None else max(rows, MIN_LISTED_SITES)
     columns = [Column("wait"), Column("in"), Column("op or call")]
     columns += number_columns("count", "host waits", *(part.label for part in WAIT_PARTS))
     all_rows = [row for group in together for row in _site_rows(profile, group, len(sites))]
     some_rows = [row for group in together[:most] for row in _site_rows(profile, group, MAX_SITES_OF_GROUP)]
-    outside, more = len(sites) - len(listed), sum(len(group.sites) for group in together[most:])
+    outside, more = len(sites) - len(inside), sum(map(len, together[most:]))
     left_out = [f"and {counted(more, 'more site')}: --json"] if more else []
-    if called_from_several(listed):
-        left_out.append(NOTE_ON_LIBRARIES)
     if outside:
         left_out.append(f"{counted(outside, 'site')} outside of the complete steps: in the JSON and HTML reports")
     if reason := not_shown(profile.withheld.stalls, profile.withheld.per_step):
-        how_long = f"{counted(len(listed), 'site')} of waits: {reason}"
+        how_long = f"{counted(len(inside), 'site')} of waits: {reason}"
         return Section(f"Waits of the host, {profile.steps.per} as traced", notes=[how_long], name="waits")
     caption = (
         "GPU idle after: until its next work. The host waits for work that was queued earlier, for the copy that the "
@@ -103,60 +126,53 @@ def _recorded_waits(profile: Profile, sites: Sequence[WaitSite], rows: int | Non
         f"Waits of the host, {profile.steps.per} as traced",
         facts=list(_in_all(profile)),
         tables=[ReportTable(caption, columns, all_rows, all_rows if rows is None else some_rows, grid="waits")],
-        notes=list(surprises(profile)),
+        notes=list(remarks(profile)),
         left_out=left_out,
         name="waits",
     )
 
 
-def _site_rows(profile: Profile, group: WaitGroup, most: int) -> Iterator[WaitCells]:
+def _site_rows(profile: Profile, group: Sequence[WaitSite], most: int) -> Iterator[WaitCells]:
     """Yield the row of a site, or of a group: the sum, up to `most` sites, and the sum of the other sites."""
-    first, *others = group.sites
+    first, *others = group
     if not others:
         where = CodeText(whole_place(first) or NOTHING, first.place, first.stack)
         yield cause_with_verdict(first), where, first.op or first.call, *wait_cells(profile, first)
         return
-    yield (
-        Styled(group.cause, "strong"),
-        CodeText(place(group.at) or NOTHING, group.at),
-        f"{len(group.sites)} sites",
-        *wait_cells(profile, *group.sites),
-    )
-    for site in group.sites[:most]:
-        where = CodeText(f"  {place_in_group(site)}", site.place, site.stack)
+    causes = {site.cause for site in group}
+    cause = WAITS[first.cause].label if len(causes) == 1 else counted(len(causes), "cause")
+    at = CodeText(place(first.place) or NOTHING, first.place)
+    yield Styled(cause, "strong"), at, f"{len(group)} sites", *wait_cells(profile, *group)
+    for site in group[:most]:
+        inside = f"in {place(short_place(site.library))}" if site.library else "by itself"
+        where = CodeText(f"  {inside}", site.place, site.stack)
         yield f"  {cause_with_verdict(site)}", where, site.op or site.call, *wait_cells(profile, site)
-    if left_out := group.sites[most:]:
+    if left_out := group[most:]:
         yield "  more", NOTHING, counted(len(left_out), "site"), *wait_cells(profile, *left_out)
 
 
 # What the waits of the recorded steps cost
 
 
-def surprises(profile: Profile) -> Iterator[str]:
-    """Yield sentences on waits that cost less or more than their length suggests, and on those that only move."""
-    count, step, waits = profile.steps.count, profile.step_ns, profile.waits
-    if not count or not step:
+def remarks(profile: Profile) -> Iterator[str]:
+    """Yield what of the idle time after waits is the profiler's, and which waits only move."""
+    count, idle_ns = profile.steps.count, given(BUBBLE_MS.of(profile)) or 0.0
+    if not count or not profile.step_ns:
         return
-    idle_ns = given(BUBBLE_MS.of(profile))
-    yield from _only_as_traced(profile, idle_ns or 0.0)
-    for members in by_line(waits, lambda wait: wait[0]):
-        sites, cost = [site for site, _ in members], WaitCost.of(cost for _, cost in members)
-        stall, bubble, named = cost.stall_ns / count, cost.idle_ns / count, _wait_and_place(*sites)
-        if stall >= FREE_SHARE * step and bubble < FREE_SHARE * stall and _is_beside_work(sites, cost):
-            after = f", then idle for only {duration(bubble)}" if bubble else ""
-            yield f"most of the {duration(stall)} wait of {named} costs nothing: the GPU is busy{after}"
-        elif bubble >= FREE_SHARE * step and bubble >= DEAR_FACTOR * stall:
-            which, when = _idle_after(profile, sites), in_or_after([cost])
-            yield f"{named} waits only {duration(stall)}, but {which} idle for {duration(bubble)} {when} it"
+    idle = sum(mean.idle_ns for mean in profile.parts)
+    if profile.parts and profile.estimate.step_ns and idle_ns > idle:
+        yield (
+            f"as traced, the GPU is idle for {duration(idle_ns)} after waits; without the profiler, which slows the "
+            f"host, for {duration(idle)} of the whole {profile.steps.whole}"
+        )
     groups: dict[int, list[tuple[WaitSite, WaitCost]]] = defaultdict(list)
-    for site, cost in waits:
+    for site, cost in profile.waits:
         if site.group is not None:
             groups[site.group].append((site, cost))
     for _, members in sorted(groups.items()):
         if len(members) > 1:
             bubble = sum(cost.idle_ns for _, cost in members) / count
-            names = ", ".join(_wait_and_place(site) for site, _ in members[:MAX_WAITS_NAMED])
-            names += ", ..." if len(members) > MAX_WAITS_NAMED else ""
+            names = listed([_wait_and_place(site) for site, _ in members], MAX_WAITS_NAMED)
             yield f"these waits share {duration(bubble)} of idle time; removing one only moves it: {names}"
 
 
@@ -166,26 +182,8 @@ def _idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
     return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
 
 
-def _is_beside_work(sites: Sequence[WaitSite], cost: WaitCost) -> bool:
-    """Return whether the GPU works on something else for most of the waits of sites."""
-    return all(site.verdict == "benign" for site in sites) or cost.worked_ns >= MIN_WORKED_SHARE * cost.stall_ns
-
-
-def _only_as_traced(profile: Profile, bubble_ns: float) -> Iterator[str]:
-    """Yield a note if the GPU is idle for longer after waits, as traced, than in the step without the profiler."""
-    idle = sum(mean.idle_ns for mean in profile.parts)
-    if profile.parts and profile.estimate.step_ns and bubble_ns > idle:
-        yield (
-            f"as traced, the GPU is idle for {duration(bubble_ns)} after waits; without the profiler, which slows the "
-            f"host, for {duration(idle)} of the whole {profile.steps.whole}"
-        )
-
-
-def _wait_and_place(*sites: WaitSite) -> str:
+def _wait_and_place(site: WaitSite) -> str:
     """Return what waits, and where."""
-    site, *others = sites
-    if others:
-        return f"the library code (in {len(sites)} places) that{at(site.place).replace(' at ', ' ', 1)} calls"
     name, where = WAITS[site.cause].label, f"{at(site.place)}{within([site])}"
     return f"{name}{where}" if where else f"{name} ({shortened(site.op or site.call, LONGEST_NAMED_CHARS)})"
 

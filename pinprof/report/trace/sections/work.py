@@ -7,11 +7,10 @@ from pinprof.analyses.by_name.kernel_kinds import KindTime
 from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
 from pinprof.analyses.by_name.names import Origin
 from pinprof.analyses.by_name.ops import OpSums, OpTime
-from pinprof.ground.hues import KERNEL, in_the_dark, shades
 from pinprof.ground.units import counted, duration, how_many, percent
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Withheld, given
-from pinprof.report.html import Column, Markup, hue, number_columns, table
+from pinprof.report.html import Column, number_columns
 from pinprof.report.short_names import short
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
@@ -24,12 +23,6 @@ MIN_KIND_SHARE = 0.08
 """The least share of the time of a kind of kernels that the short report names."""
 MIN_SHARE_ON_CORES, MAX_SHARE_OFF_CORES = 0.95, 0.05
 """Kernels of a kind run on tensor cores if at least this share of their time is there; they do not, up to the other."""
-MIN_KINDS_TO_COMPARE = 2
-"""The least number of kinds for a comparison."""
-MAX_NAMES_IN_BAR = 10
-"""Names with a part of a bar each; the others share one."""
-MAX_NAMES_NEXT_TO_BAR = 2
-"""Names next to a bar, the costliest first."""
 DEFAULT_ROWS = 5
 """Rows of a table in a terminal, unless more are asked for."""
 MAX_KERNEL_LABEL_CHARS = 48
@@ -134,33 +127,6 @@ def _kind_cells(profile: Profile, sums: KernelSums, kind: KindTime) -> tuple[str
         percent(kind.time_ns / sums.time_ns),
         on_cores(kind, _name_of_cores(sums)) or NOTHING,
     )
-
-
-def kinds_figure(profile: Profile) -> Markup:
-    """Return the names of the kernels of each kind as a bar; empty with fewer than two kinds."""
-    sums = given(profile.kernels)
-    if sums is None or len(sums.kinds) < MIN_KINDS_TO_COMPARE or not sums.time_ns:
-        return Markup()
-    longest_ns, bar, rows = sums.kinds[0].time_ns or 1, Markup('<div class="parts">{}</div>'), []
-    for kind in sums.kinds:
-        names = [row for row in sums.rows if row.kind == kind.kind]
-        codes = [Markup("<code>{}</code>").format(kernel_label(row.name)) for row in names[:MAX_NAMES_NEXT_TO_BAR]]
-        drawn, named = bar.format(Markup().join(_kind_bar(names, kind, longest_ns))), Markup("<br>").join(codes)
-        rows.append((*_kind_cells(profile, sums, kind), drawn, named))
-    columns = (*KIND_COLUMNS, Column("names by time"), Column("costliest"))
-    return table(f"Kernels {profile.steps.per} by what they do, and by name", columns, rows)
-
-
-def _kind_bar(names: list[KernelTime], kind: KindTime, longest_ns: int) -> Iterator[Markup]:
-    """Yield a part of the bar for each of the costliest names, and one for all others."""
-    part = Markup('<span class="hue" style="width:{:.2f}%;{}" title="{}"></span>')
-    colours = [hue(*both) for both in zip(shades(KERNEL), shades(in_the_dark(KERNEL)), strict=True)]
-    for number, row in enumerate(names[:MAX_NAMES_IN_BAR]):
-        name = f"{printable(row.name)}: {duration(row.time_ns)}"
-        yield part.format(100 * row.time_ns / longest_ns, colours[number % len(colours)], name)
-    rest = kind.time_ns - sum(row.time_ns for row in names[:MAX_NAMES_IN_BAR])
-    if rest > 0:
-        yield part.format(100 * rest / longest_ns, hue("var(--muted)"), f"others: {duration(rest)}")
 
 
 def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
