@@ -14,7 +14,7 @@ from pinprof.ground.hues import VERMILLION, see_through
 from pinprof.ground.units import duration, percent
 from pinprof.ranks.rank import RankRow, Ranks, TimesPerStep
 from pinprof.report.html import Markup, inline_html
-from pinprof.report.job.view import PAUSE_TITLE, RANK_TIMES, slowest_of, spread
+from pinprof.report.job.view import PAUSE_TITLE, RANK_TIMES, slowest_of, step_fact
 
 MIN_RANKS_OF_HEAT_MAP = 8
 """For fewer ranks, the table and the timelines show as much as a heat map."""
@@ -168,8 +168,7 @@ def _in_words(row: RankRow, number: int, lines: Sequence[Line]) -> Iterator[str]
 
 
 def _caption(ranks: Ranks, hidden: int) -> str:
-    steps = [row.step_ns for row in ranks.rows if row.step_ns]
-    step = f"Step: {', '.join(spread(steps))}. " if steps else ""
+    step = "".join(f"Step: {fact.number}, {fact.meaning}. " for fact in step_fact(ranks))
     share = percent(NEGLIGIBLE_SHARE_OF_STEP)
     small = f" Causes that take less than {share} of the step on every rank are not drawn." if hidden else ""
     return (

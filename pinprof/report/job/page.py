@@ -12,7 +12,7 @@ from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analysis import Analysis
 from pinprof.ground.units import duration, percent
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
-from pinprof.report.html import Column, Markup, facts, inline_html, lines, note, number_columns, table
+from pinprof.report.html import Column, Markup, inline_html, lines, note, number_columns, table
 from pinprof.report.job.heat_map import heat_map
 from pinprof.report.job.view import (
     GPU_IDLE_TITLE,
@@ -30,7 +30,6 @@ from pinprof.report.job.view import (
     rank_numbers,
     shown_rank_line,
     slowest_of,
-    summary,
     title,
     traffic_line,
     verdict_line,
@@ -105,7 +104,6 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
         *(note(f"{capitalized(words)}.") for words in (why_long(ranks, parts), traffic_line(ranks)) if words),
         *_choice(ranks),
         on_page(doubt_section) if doubt_section.notes else "",
-        facts(fact[:3] for fact in summary(ranks)),
         *(on_page(part, figure) for part, figure in present),
         note(f"{shown_rank_line(ranks)}."),
     ]

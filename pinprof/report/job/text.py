@@ -18,7 +18,7 @@ from pinprof.report.job.view import (
     longest_alone_first,
     notes_on,
     shown_rank_line,
-    summary,
+    step_fact,
     title,
     traffic_line,
     verdict_line,
@@ -54,8 +54,7 @@ def _full(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rende
     reason = why_long(ranks, parts)
     if reason:
         yield from in_terminal(Section("Why the step takes so long", [f"{capitalized(reason)}."]))
-    step = [fact for fact in summary(ranks) if fact.name == "step"]  # the table of ranks has the others
-    yield from in_terminal(Section("Who waits for whom", [f"{verdict_line(ranks)}."], step))
+    yield from in_terminal(Section("Who waits for whom", [f"{verdict_line(ranks)}."], list(step_fact(ranks))))
     yield from _unless_empty(doubts(ranks, parts))
     yield section("Ranks, ms per step")
     yield from _rank_rows(ranks, width)

@@ -31,7 +31,8 @@ WRONG_CLOCK_NS = 1_000_000
 NOBODY_HOLDS_UP = "no rank holds up the others"
 MEANING_OF_TIMES = (
     "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
-    "times: per complete step, with the profiler's cost in them"
+    "times: per complete step, with the profiler's cost in them; NCCL exposed: while no other kernel runs; waited: for "
+    "other ranks, in kernels of collectives"
 )
 WAITING_IS_FREE = (
     "waiting costs a rank nothing if its own host would not be faster: compare the steps that each would have alone"
@@ -39,47 +40,28 @@ WAITING_IS_FREE = (
 
 
 class RankTime(NamedTuple):
-    """A time of each rank, in ns per step."""
+    """A time of each rank, in ns per step: a column of the table of ranks."""
 
     title: str
     of: Callable[[RankRow], float | None]
-    meaning: str = ""
-    """Its explanation on the page's card with its range over the ranks; empty if it has no card."""
-    is_column: bool = True
-    """Whether it is a column of the table of ranks."""
-
-
-def _idle_or_waiting(row: RankRow) -> float | None:
-    """Return the step without the GPU's work, in ns; a collective that waits for another rank is not work."""
-    if row.step_ns is None or row.work_ns is None:
-        return None
-    waited = min(row.waited_ns, row.exposed_communication_ns)
-    return max(row.step_ns - max(row.work_ns - waited, 0.0), 0.0)
 
 
 PAUSE_TITLE = "host runs no op"
 STALL_TITLE, GPU_IDLE_TITLE = "stalls", "GPU idle"
 RANK_TIMES = (
-    RankTime("step", lambda row: row.step_ns, "per step, without the profiler"),
-    RankTime("alone", lambda row: row.alone_ns, "a step, if the rank waited for no other"),
+    RankTime("step", lambda row: row.step_ns),
+    RankTime("alone", lambda row: row.alone_ns),
     RankTime("traced", lambda row: row.traced_ns),
     RankTime("GPU busy", lambda row: row.gpu_busy_ns),
     RankTime(GPU_IDLE_TITLE, lambda row: row.idle_ns),
-    RankTime(
-        "GPU idle or waiting",
-        _idle_or_waiting,
-        "per step, without the profiler: time without work of the rank's busiest GPU",
-        is_column=False,
-    ),
     RankTime("copies exposed", lambda row: row.exposed_copies_ns),
-    RankTime(STALL_TITLE, lambda row: row.stall_ns, "of the host per traced step, in calls that can block"),
-    RankTime("input", lambda row: row.input_ns, "per traced step, the host waits for the next batch"),
+    RankTime(STALL_TITLE, lambda row: row.stall_ns),
+    RankTime("input", lambda row: row.input_ns),
     RankTime(PAUSE_TITLE, lambda row: row.pause_ns),
     RankTime("NCCL overlapped", lambda row: row.overlapped_communication_ns),
-    RankTime("NCCL exposed", lambda row: row.exposed_communication_ns, "per traced step, while no other kernel runs"),
-    RankTime("waited", lambda row: row.waited_ns, "for others per traced step, in kernels of collectives"),
+    RankTime("NCCL exposed", lambda row: row.exposed_communication_ns),
+    RankTime("waited", lambda row: row.waited_ns),
 )
-"""The times of each rank in a report."""
 
 
 def title(ranks: Ranks) -> str:
@@ -167,15 +149,6 @@ def longest_alone_first(rows: Sequence[RankRow]) -> list[RankRow]:
     return sorted(rows, key=lambda row: (-(row.alone_ns or 0.0), row.rank))
 
 
-def spread(times: Sequence[float]) -> tuple[str, str]:
-    """Return the range of times of ranks, and the median with the distance between the ends."""
-    least, most = min(times), max(times)
-    if least == most:
-        return duration(most), f"the same on {counted(len(times), 'rank')}"
-    middle = f"the median rank's {duration(median(times))}, " if len(times) > 2 else ""  # noqa: PLR2004  two have none
-    return _range(least, most), f"{middle}{duration(most - least)} apart"
-
-
 def _range(least: float, most: float) -> str:
     return duration(most) if duration(least) == duration(most) else between(least, most)
 
@@ -243,24 +216,23 @@ def doubts(ranks: Ranks, parts: Sequence[RankPart]) -> Section:
     return Section("Before you trust these traces", notes=[f"{doubt}." for doubt in doubts_by_rank(ranks, parts)])
 
 
-def summary(ranks: Ranks) -> Iterator[Fact]:
-    """Yield the times that have a card, with their range over the ranks; times that are 0 on all are left out."""
-    for time in RANK_TIMES:
-        times = [ns for row in ranks.rows if (ns := time.of(row)) is not None]
-        if time.meaning and any(times):
-            length, range_of_ranks = spread(times)
-            yield Fact(time.title, length, f"{time.meaning}; {range_of_ranks}")
+def step_fact(ranks: Ranks) -> Iterator[Fact]:
+    """Yield the step with its range over the ranks, if it is known."""
+    steps = [row.step_ns for row in ranks.rows if row.step_ns]
+    if steps:
+        meaning = f"per step, without the profiler; {duration(max(steps) - min(steps))} apart"
+        yield Fact("step", _range(min(steps), max(steps)), meaning)
 
 
 def columns_of(ranks: Ranks) -> list[RankTime]:
     """Return the columns of the table of ranks: the times that are not 0 on all of them."""
-    return [time for time in RANK_TIMES if time.is_column and any(map(time.of, ranks.rows))]
+    return [time for time in RANK_TIMES if any(map(time.of, ranks.rows))]
 
 
 def notes_on(ranks: Ranks) -> list[str]:
     """Return the notes on the table of ranks."""
     shown = columns_of(ranks)
-    nothing = [time.title for time in RANK_TIMES if time.is_column and time not in shown]
+    nothing = [time.title for time in RANK_TIMES if time not in shown]
     notes = [MEANING_OF_TIMES, f"none on any rank: {', '.join(nothing)}" if nothing else ""]
     notes += [WAITING_IS_FREE] if ranks.slowest_rank is None and any(row.waited_ns for row in ranks.rows) else []
     return list(filter(None, notes))

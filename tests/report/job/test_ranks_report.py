@@ -17,7 +17,7 @@ from pinprof.ranks.rank import Alone, RankPart, Ranks, measure_rank
 from pinprof.report.job.heat_map import MIN_RANKS_OF_HEAT_MAP, drawn_lines, heat_map
 from pinprof.report.job.page import to_html
 from pinprof.report.job.text import LONGEST_BAR_CHARS, MAX_LISTED_RANKS, job_to_text, to_brief
-from pinprof.report.job.view import clocks_line, rank_numbers, spread, why_nobody
+from pinprof.report.job.view import clocks_line, rank_numbers, why_nobody
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import to_brief as brief_text
 from pinprof.rules.rule import Finding, Findings
@@ -63,20 +63,6 @@ def heat(ranks: Ranks) -> dict[str, list[float | None]]:
 )
 def test_ranks_are_named_in_runs(ranks: tuple[int, ...], of: int, text: str) -> None:
     assert rank_numbers(ranks, of) == text
-
-
-@pytest.mark.parametrize(
-    ("times", "text"),
-    [
-        ([5e6], "5.00 ms; the same on 1 rank"),
-        ([5e6, 5e6, 5e6], "5.00 ms; the same on 3 ranks"),
-        ([4e6, 6e6], "4.00 to 6.00 ms; 2.00 ms apart"),
-        ([4e6, 6e6, 5e6], "4.00 to 6.00 ms; the median rank's 5.00 ms, 2.00 ms apart"),
-        ([5e6, 5_000_010], "5.00 ms; 10 ns apart"),
-    ],
-)
-def test_a_spread_goes_from_the_least_to_the_most(times: list[float], text: str) -> None:
-    assert "; ".join(spread(times)) == text
 
 
 # the figures of a rank
