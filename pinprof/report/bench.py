@@ -120,7 +120,6 @@ def _paragraphs(bench: Bench, *, recorded: bool) -> Iterator[RenderableType]:
 
 
 def _claims(bench: Bench) -> Section:
-    """Return the section with a row for each claim of the experiments that ran, and how many have which verdict."""
     judged = [verdict for verdict in verdicts(bench) if bench.result(verdict.number)]
     counts = Counter(OUTCOME_WORDS[verdict.outcome] for verdict in judged)
     numbers = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOME_WORDS.values() if counts[outcome])
@@ -255,7 +254,6 @@ def to_html(bench: Bench, *, recorded: bool = False) -> Markup:
 
 
 def _claims_on_page(bench: Bench) -> Markup:
-    """Return a table of the claims with their verdicts; a link leads to the experiment with the reasons."""
     titles = ("claim", "verdict", "program", "claimed by", "published", "measured (spread)")
     numbers = {experiment.number for experiment, _ in experiments_run(bench)}
     link = Markup('<a href="#{0}">{0}</a>')

@@ -85,7 +85,6 @@ def _verdict(verdict: LimitVerdict, *, repeated: bool) -> Iterable[RenderableTyp
 
 
 def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
-    """Yield the fix of each rule of the listed places, once."""
     listed = [at.rule for trace in checked for verdict in trace.verdicts for at in verdict.places[:MAX_LISTED_PLACES]]
     fixes = {rule.id: rule for rule in RULES}
     explained = [identity for identity in dict.fromkeys(listed) if identity in fixes]
@@ -154,7 +153,6 @@ def _value(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    """Return a text that can be the value of a property."""
     return _value(text).replace(":", "%3A").replace(",", "%2C")
 
 

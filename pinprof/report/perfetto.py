@@ -82,7 +82,6 @@ def _unused_id(trace: Trace) -> int:
 
 
 def _name(what: str, process: int, thread: int, name: str, index: int) -> Iterator[bytes]:
-    """Yield the name of a process or a thread, and its place."""
     ids = {"ph": "M", "pid": process, "tid": thread}
     yield msgspec.json.encode({**ids, "name": f"{what}_name", "args": {"name": printable(name)}})
     yield msgspec.json.encode({**ids, "name": f"{what}_sort_index", "args": {"sort_index": index}})
@@ -129,7 +128,6 @@ def notes(analysis: Analysis) -> list[str]:
 
 
 def _stalls(analysis: Analysis) -> Iterator[Slices]:
-    """Yield the stalls of each host thread that has any, the main thread first."""
     if analysis.profile.withheld.stalls:
         return
     calls, call = analysis.trace.calls, analysis.details.syncs.stalls.call
@@ -144,7 +142,6 @@ def _stalls(analysis: Analysis) -> Iterator[Slices]:
 
 
 def _stall(analysis: Analysis, row: int) -> tuple[str, dict[str, Any]]:
-    """Return the cause of a stall, and its args without what is withheld."""
     syncs = analysis.details.syncs
     stalls, site, line = syncs.stalls, syncs.sites[syncs.site[row]], syncs.lines[row]
     args: dict[str, Any] = {"wait_ms": ms(stalls.stall_ns[row])}
@@ -191,7 +188,6 @@ def _idle(analysis: Analysis) -> Iterator[Slices]:
 
 
 def _exposed(analysis: Analysis) -> Iterator[Slices]:
-    """Yield the exposed copies of each device, by direction."""
     if analysis.profile.withheld.overlap:
         return
     directions = analysis.trace.gpu.direction

@@ -91,7 +91,6 @@ def _shape_of(shape: Mapping[str, Any], names: Mapping[str, str], notes: dict[st
 
 
 def _or_null(shape: dict[str, Any], null: dict[str, Any]) -> dict[str, Any]:
-    """Return the same type, which may be null."""
     if "enum" in shape:
         return {"enum": [*shape["enum"], None]}
     if "type" in shape:
@@ -100,7 +99,6 @@ def _or_null(shape: dict[str, Any], null: dict[str, Any]) -> dict[str, Any]:
 
 
 def _referenced(objects: Mapping[str, Mapping[str, Any]], name: str) -> list[str]:
-    """Return the names of the objects within an object, each once, in order of appearance."""
     names: dict[str, None] = {}
 
     def visit(name: str) -> None:

@@ -120,7 +120,6 @@ class Quoting:
 
 
 def _around(lines: list[str], line: int) -> Iterator[tuple[int, str]]:
-    """Yield the lines around a line with their numbers, without the indent that they share."""
     first, last = max(line - LINES_AROUND, 1), min(line + LINES_AROUND, len(lines))
     near = [(number, lines[number - 1].expandtabs(4).rstrip()) for number in range(first, last + 1)]
     indent = min((len(text) - len(text.lstrip()) for _, text in near if text), default=0)
@@ -150,7 +149,6 @@ def _marked(text: str, change: Change) -> tuple[Markup, str]:
 
 
 def _closed(code: str, start: int) -> int:
-    """Return the place after the bracket that closes an open one; the end of the line if none does."""
     depth = 1
     for position in range(start, len(code)):
         depth += BRACKET_DEPTHS.get(code[position], 0)

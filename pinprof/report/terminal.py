@@ -167,7 +167,6 @@ def _hold_words(rows: Table, width: int) -> None:
 
 
 def _shortened(rows: Table) -> Table:
-    """Return the same table with short words in its texts."""
     short = copy(rows)
     short.columns = [
         column
@@ -179,7 +178,6 @@ def _shortened(rows: Table) -> Table:
 
 
 def _needs(rows: Table) -> int:
-    """Return the width that a table needs, in columns of the terminal."""
     least = [
         _longest((*str(column.header).split("\n"), *column.cells)) if _is_number(column) else _longest_word(column)
         for column in rows.columns
@@ -216,7 +214,6 @@ def _one_below_the_other(rows: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _filled(pieces: Sequence[str], width: int) -> str:
-    """Return pieces as lines of up to this width, each piece whole."""
     lines: list[str] = []
     for piece in pieces:
         longer = f"{lines[-1]}, {piece}" if lines else ""

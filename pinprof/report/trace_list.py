@@ -66,7 +66,6 @@ def _lines(
 
 
 def _cells(profile: Profile, findings: Findings) -> tuple[str, str, str, str]:
-    """Return the step, the verdict, the first change, and what that saves."""
     first = next(iter(brief_views(profile, findings)), None)
     verdict, reason = _limit(profile, findings), profile.withheld.reason(("step", "estimate"))
     if verdict == NOTHING and reason:
@@ -80,7 +79,6 @@ def _cells(profile: Profile, findings: Findings) -> tuple[str, str, str, str]:
 
 
 def _step_length(profile: Profile) -> str:
-    """Return the length of the step without the profiler, or as traced."""
     length, whole = known_length(profile), WHOLE_TRACE_PREFIX if profile.steps.source == WHOLE_TRACE else ""
     if length:
         return f"{whole}{length.number}"
@@ -90,7 +88,6 @@ def _step_length(profile: Profile) -> str:
 
 
 def _saves(finding: Finding, profile: Profile) -> str:
-    """Return the share of the step that a change saves, with its range."""
     step_ns, saving = profile.step_ns, finding.saving
     if not step_ns or (saving is None and finding.most_ns is None):
         return "not known"
@@ -101,7 +98,6 @@ def _saves(finding: Finding, profile: Profile) -> str:
 
 
 def _limit(profile: Profile, findings: Findings) -> str:
-    """Return the verdict in a word or two, as far as known."""
     verdict = findings.verdict
     if verdict.cause is not None:
         return LIMITS[verdict.cause].word

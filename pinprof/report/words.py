@@ -184,7 +184,6 @@ def saves_or_costs(before_ns: float, after_ns: float, whole: str = "step") -> st
 
 
 def _saves(saving: Saving, profile: Profile, *, of: str) -> str:
-    """Return what a change saves, with its range and its share `of` the step."""
     verb, step_ns = "may save" if saving.range_ns[0] <= 0 else "saves", profile.step_ns
     share = f", {percent(saving.saving_ns / step_ns)}{of}" if step_ns else ""
     return f"{verb} {ranged(saving.saving_ns, saving.range_ns)}{share}"

@@ -282,7 +282,6 @@ def _figure(figure: ComparedFigure) -> FigureChange:
 
 
 def _figures(figures: Iterable[ComparedFigure]) -> dict[str, FigureChange]:
-    """Return figures by their names."""
     return {figure.name: _figure(figure) for figure in figures}
 
 
@@ -329,7 +328,6 @@ def comparison_to_brief_json(comparison: Comparison) -> str:
 
 
 def _brief(comparison: Comparison, whole: Compare, most: int) -> CompareBrief:
-    """Return the brief with at most `most` changes of a kind."""
     figures = [(index, row) for index, row in enumerate(whole.figures) if not index or row.within_noise is False]
     waits, copies, findings = _changed(whole.waits), _changed(whole.copies), _changed(whole.findings)
     not_compared = [f"{kind} are not compared: {reason}" for kind, reason in comparison.reasons.items()]
@@ -352,7 +350,6 @@ def _brief(comparison: Comparison, whole: Compare, most: int) -> CompareBrief:
 
 
 def _changed(rows: Sequence[Change]) -> list[tuple[int, Change]]:
-    """Return the rows that are more than noise, each with its index."""
     return [(index, row) for index, row in enumerate(rows) if row.change != "same"]
 
 

@@ -58,7 +58,6 @@ def _link(part: Section) -> tuple[str, str]:
 
 
 def _bars(comparison: Comparison) -> Iterator[Markup]:
-    """Yield how the step divides before and after as bars of one scale, if both are known."""
     divisions = [busiest(profile) for _, profile in comparison.sides]
     longest = max((mean.length_ns for mean in divisions if mean), default=0.0)
     if not all(mean and mean.length_ns for mean in divisions):

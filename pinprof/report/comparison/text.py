@@ -53,7 +53,6 @@ def _brief(comparison: Comparison, width: int) -> Iterator[RenderableType]:
 
 
 def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:
-    """Yield both steps as bars of one scale, each with its legend."""
     means = [
         (side, profile, mean) for side, profile in comparison.sides if (mean := busiest(profile)) and mean.length_ns
     ]
@@ -70,7 +69,6 @@ def _bars(comparison: Comparison, width: int) -> Iterator[RenderableType]:
 
 
 def _change_lines(changes: ChangeTable) -> Iterator[RenderableType]:
-    """Yield a line for each changed wait, kind of copies or finding, and the number of further ones."""
     for change in changes.differing[:MAX_BRIEF_CHANGES]:
         style = {"gone": "green", "new": "red"}.get(change.status, "")
         yield hanging(Text(f"  {change.status:<8}", style), Text(printable(change.sentence)))

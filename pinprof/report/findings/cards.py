@@ -54,7 +54,6 @@ def changes(number: int, analysis: Analysis, screen: FirstScreen, quoting: Quoti
 
 
 def _card(number: int, view: FindingView, analysis: Analysis, quoting: Quoting, *, is_open: bool) -> Markup:
-    """Return a finding as a line, which unfolds its evidence and its fix."""
     finding, evidence = view.finding, view.finding.evidence
     place_text = cut(place(evidence.place), MAX_CELL)
     where = with_more_sites(cut(place(short_place(evidence.place)), MAX_CELL), len(evidence.sites))
@@ -94,7 +93,6 @@ def _card(number: int, view: FindingView, analysis: Analysis, quoting: Quoting, 
 
 
 def _sites(finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
-    """Return the sites of a finding, the costliest of them with a button."""
     items = Markup().join(
         Markup("<li>{}{} {}{}</li>").format(
             Markup("<code>{}</code>: ").format(quoting.linked(site.evidence.place, place_text))
@@ -110,7 +108,6 @@ def _sites(finding: Finding, analysis: Analysis, quoting: Quoting) -> Markup:
 
 
 def _in_timeline(finding: Finding, analysis: Analysis) -> Markup:
-    """Return a button that shows the finding's worst instance in the timeline."""
     zoom = zoom_attribute(analysis, finding)
     button = Markup('<button type="button" class="see"{}>see it in the timeline</button>')
     return button.format(zoom) if zoom else Markup()

@@ -129,7 +129,6 @@ def whatif_command(profile: Profile, findings: Findings) -> str:
 
 
 def _whatif_options(finding: Finding) -> str:
-    """Return the options of `pinprof whatif` for the change that a finding asks for; empty if there are none."""
     options, names = finding.rule.what_if, finding.evidence.place.names
     if options != DROP_SYNCS:
         return options

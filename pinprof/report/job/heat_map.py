@@ -151,7 +151,6 @@ def _pieces(ranks: Ranks, lines: Sequence[Line], scale_ns: float) -> Iterator[Ma
 
 
 def _cells(line: Line, scale_ns: float) -> Iterator[Markup]:
-    """Yield neighbouring ranks of one shade as one cell."""
     cell = Markup('<rect x="{}" width="{}" height="1" fill="{}"/>')
     shades = [round(10 * math.sqrt(min((time or 0.0) / scale_ns, 1.0))) for time in line.times]
     for shade, members in groupby(range(len(shades)), key=shades.__getitem__):
@@ -161,7 +160,6 @@ def _cells(line: Line, scale_ns: float) -> Iterator[Markup]:
 
 
 def _in_words(row: RankRow, number: int, lines: Sequence[Line]) -> Iterator[str]:
-    """Yield the times of a rank that are known, the `number`-th of each line."""
     for name, time in (("step", row.step_ns), ("alone", row.alone_ns), *((line[0], line[1][number]) for line in lines)):
         if time is not None:
             yield f"{name}: {duration(time)}"

@@ -111,7 +111,6 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
 
 
 def _recorded_on(parts: Sequence[RankPart]) -> str:
-    """Return the GPUs and the torch of the ranks, and their recorded steps."""
     infos = [part.profile.info for part in parts]
     gpus = sorted({device.name for info in infos for device in info.devices if device.name})
     torch = sorted({f"torch {info.torch_version}" for info in infos if info.torch_version})
@@ -129,7 +128,6 @@ def _choice(ranks: Ranks) -> Iterator[Markup]:
 
 
 def _headline(ranks: Ranks) -> Iterator[Markup]:
-    """Yield which rank holds up the others, why, and a link to that rank, or to a finding of many ranks."""
     link, advice = "trace-1", f"See what rank {ranks.shown_rank} does."
     if slowest_of(ranks) is None:
         advice = f"What costs rank {ranks.shown_rank} time is below."
@@ -174,7 +172,6 @@ def _cells(row: RankRow, times: Sequence[RankTime], drawn: Collection[int], *, i
 
 
 def _time(time: RankTime, row: RankRow) -> str:
-    """Return a time of a rank, with its main cause."""
     causes = {
         GPU_IDLE_TITLE: [IDLE[cause].does for cause, _ in row.idle],
         STALL_TITLE: [WAITS[cause].label for cause, _ in row.stalls],

@@ -113,7 +113,6 @@ def _brief(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
 
 
 def _bars(ranks: Ranks, width: int) -> Iterator[RenderableType]:
-    """Yield a bar for each rank: how long its step would take if it waited for no other, relative to the longest."""
     rows = longest_alone_first(ranks.rows) if len(ranks.rows) > MAX_RANK_BARS else ranks.rows
     longest = max((row.alone_ns or 0.0 for row in ranks.rows), default=0.0)
     if not longest:

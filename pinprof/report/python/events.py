@@ -156,7 +156,6 @@ class _Places:
 
 
 def _copies(details: Details, *, knows_exposed: bool) -> dict[str, object]:
-    """Return the columns of COPY_COLUMNS for all work of the GPU."""
     gpu, overlap = details.trace.gpu, details.overlap
     exposed_ms = np.full(len(gpu), np.nan)
     reason = np.full(len(gpu), NONE)
@@ -192,5 +191,4 @@ def _integers(values: Int32s | Int64s) -> pd.arrays.IntegerArray:
 
 
 def _numbered(trace: Trace, step: Int32s) -> pd.arrays.IntegerArray:
-    """Return the numbers of steps, as timelines show them."""
     return pd.arrays.IntegerArray(np.append(numbers_of_steps(trace), NONE)[step], step == NONE)

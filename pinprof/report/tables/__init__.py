@@ -60,7 +60,6 @@ def tables(number: int, analysis: Analysis, grids: Sequence[Grid], quoting: Quot
 
 
 def _no_steps(profile: Profile) -> str:
-    """Return why sums per step are not shown; empty if they are."""
     why = profile.withheld
     return not_shown(why.step, why.per_step, why.busy)
 

@@ -151,13 +151,11 @@ class _Work:
         )
 
     def _busy(self, chosen: Bools) -> int:
-        """Return how long GPUs work on the chosen rows."""
         gpu = self._analysis.trace.gpu
         rows = (of_device[chosen[of_device]] for of_device in gpu.of_device.values())
         return sum(length(union(gpu.start_ns[of_device], gpu.end_ns[of_device])) for of_device in rows)
 
     def _launchers(self) -> tuple[dict[str, list[str]], list[Place]]:
-        """Return the columns on what launches most of each group, and the places."""
         trace, launch = self._analysis.trace, self._analysis.trace.links.launch[self._rows]
         first, which = numbered(launch)  # a graph launch has many kernels
         calls = launch[first]

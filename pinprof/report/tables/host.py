@@ -70,7 +70,6 @@ def ops(analysis: Analysis) -> Grid | None:
 
 
 def _inside(trace: Trace) -> Bools:
-    """Return whether each op began in a complete step."""
     steps, table = trace.steps, trace.ops
     return steps.holds(step_at(steps, table.start_ns)) if steps.on_host else np.zeros(len(table), bool)
 
@@ -95,7 +94,6 @@ def _within_same(trace: Trace) -> Bools:
 
 
 def _kernels(trace: Trace) -> Int64s:
-    """Return how many kernels each op launches itself."""
     launch = trace.links.launch[trace.gpu.category == KERNEL]
     op = follow(trace.links.op, launch)
     return np.bincount(op[op != NONE], minlength=len(trace.ops)).astype(np.int64)
@@ -150,15 +148,12 @@ def waits(analysis: Analysis) -> Grid | None:
 
 
 def _by_call_line(sites: list[WaitSite]) -> dict[str, list[list[int]]]:
-    """Return which waits share the line that calls them."""
     numbers = {id(site): number for number, site in enumerate(sites)}
     groups = [[numbers[id(site)] for site in group] for group in group_waits(sites) if len(group) > 1]
     return {"by line": groups} if groups else {}
 
 
 class _Wait(NamedTuple):
-    """The longest wait of a site."""
-
     stall_ns: int = 0
     start_ns: int = 0
     end_ns: int = 0

@@ -225,7 +225,6 @@ def _series(all_bars: Iterable[Bars]) -> Iterator[dict[str, Any]]:
 
 
 def _row_axis(texts: dict[int, str], count: int) -> dict[str, Any]:
-    """Return the axis of `count` rows; some have a text at the left."""
     return {
         "range": [count - 0.4, -0.6],  # the first on top
         "tickmode": "array",
@@ -365,7 +364,6 @@ def _layout(
 
 
 def _legend_lines(names: Sequence[str]) -> int:
-    """Return how many lines a legend takes on the narrowest screen."""
     return (
         ceil(sum(LEGEND_LETTER_PIXELS * len(name) + SWATCH_PIXELS for name in names) / (MIN_FIGURE_PIXELS - 250))
         if names
@@ -386,7 +384,6 @@ def _axis_range(start_ns: int, end_ns: int) -> list[float]:
 
 
 def _step_menu(trace: Trace, drawing: Drawing, plot: int, legend: int) -> dict[str, Any]:
-    """Return the buttons or the menu that zoom to one of the drawn steps; empty for a single one."""
     window = drawing.window
     usable = usable_steps(trace)
     drawn = usable[(usable >= window.first) & (usable <= window.last)].tolist()

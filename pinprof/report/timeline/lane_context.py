@@ -117,7 +117,6 @@ def _texts(trace: Trace, names: list[int]) -> tuple[str, str, str]:
 
 
 def _collective(gpu: Activities, row: int) -> str:
-    """Return what a collective's kernel sends, and between which ranks."""
     name, message, group = (
         gpu.names[code] if code != NONE else "" for code in (gpu.collective[row], gpu.message[row], gpu.group[row])
     )

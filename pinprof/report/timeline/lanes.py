@@ -247,7 +247,6 @@ def _overlap_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lan
 
 
 def _memory_lane(trace: Trace, window: Window, group: str, rows: Int64s) -> Lane:
-    """Return the allocated memory as a lane, with a rectangle from each change to the next."""
     start = trace.memory.at_ns[rows]
     end = np.append(start[1:], max(window.end_ns, int(start[-1])))
     inside = window.holds(start, end)
@@ -265,7 +264,6 @@ def _frame_lanes(trace: Trace, window: Window, index: int, group: str) -> Iterat
 
 @computed_once
 def _frame_kinds(trace: Trace) -> Int64s:
-    """Return the kind of each Python function, which says whose code it is."""
     functions = trace.functions
     of_name = np.full(len(functions.names), kinds.PACKAGE_CODE_KIND, np.int64)
     for code in np.unique(functions.name).tolist():

@@ -145,7 +145,6 @@ def _add_column(block: PackedColumns, names: dict[str, int], numbers: dict[str, 
 
 
 def _header_of(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
-    """Return what the header says of a lane."""
     source = lane.source
     fields = {
         "group": lane.group,

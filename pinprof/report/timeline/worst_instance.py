@@ -65,7 +65,6 @@ def _event(where: str, table: Table, row: int) -> Instance:
 
 
 def _worst_stall(details: Details, finding: Finding) -> int | None:
-    """Return the stall of the finding's sites that costs most."""
     syncs = details.syncs
     places = _places(finding)
     sites = (number for number, site in enumerate(syncs.sites) if site.place in places)

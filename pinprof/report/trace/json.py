@@ -143,7 +143,6 @@ def _per_step(profile: Profile) -> documents.PerStep | None:
 
 
 def _value(figure: TraceFigure, profile: Profile) -> float | None:
-    """Return a figure of the step, times in ms; None if it is withheld or does not exist."""
     value = given(figure.of(profile))
     return maybe_ms(value) if figure.unit == "ns" else value
 
@@ -152,7 +151,6 @@ def _value(figure: TraceFigure, profile: Profile) -> float | None:
 
 
 def _syncs(profile: Profile) -> waits.SyncsJson:
-    """Return where the host waits for the GPU."""
     return filled(
         waits.SyncsJson,
         _joint_cost(profile, (site.total for site in profile.sites if site.is_wait)),
@@ -180,7 +178,6 @@ def _site(profile: Profile, site: WaitSite) -> waits.SiteJson:
 
 
 def _groups(profile: Profile) -> Iterator[waits.Group]:
-    """Yield the groups of sites whose waits move to the next site if one is removed, each with its sums."""
     for number in sorted({site.group for site in profile.sites if site.group is not None}):
         indices = [index for index, site in enumerate(profile.sites) if site.group == number]
         sites = [profile.sites[index] for index in indices]
@@ -212,7 +209,6 @@ def _copies_json(group: CopySums) -> waits.CopiesJson:
 
 
 def _overlap(profile: Profile) -> waits.OverlapJson:
-    """Return how much of the copy time kernels overlap."""
     reasons = [
         waits.Exposed(given(row.reason), given(row.count), maybe_ms(given(row.exposed_ns))) for row in profile.exposed
     ]
@@ -273,7 +269,6 @@ def _kernel_sums(profile: Profile, sums: KernelSums) -> by_name.KernelSumsJson:
 
 
 def _sums(profile: Profile, sums: KernelSums | OpSums, time_ns: int) -> by_name.Sums:
-    """Return the sums over all names."""
     left_out, left_ms = sums.names - len(sums.rows), _ms(profile, sums.left_ns)
     return by_name.Sums(names=sums.names, left_out=left_out, left_out_ms=left_ms, ms=_ms(profile, time_ns))
 
@@ -289,7 +284,6 @@ def _ms(profile: Profile, time_ns: int) -> float:
 
 
 def _launches(launches: Launches, findings: Findings) -> by_name.LaunchesJson:
-    """Return how kernels are launched, as traced."""
     return filled(
         by_name.LaunchesJson,
         launches,
@@ -300,7 +294,6 @@ def _launches(launches: Launches, findings: Findings) -> by_name.LaunchesJson:
 
 
 def _host_profile(profile: Profile) -> by_name.HostProfileJson | None:
-    """Return the sampled stacks and their sums; None if the recording was made without sampling."""
     recorded, sums = profile.info.host, profile.host
     if recorded is None:
         return None

@@ -44,7 +44,6 @@ def traces_to_markdown(entries: Sequence[tuple[Profile, Findings]], job_headline
 
 
 def _trace(profile: Profile, findings: Findings, quoting: Quoting) -> Iterator[str]:
-    """Yield the blocks of a trace: verdict, bar, changes, doubts, and the commands that show more."""
     screen = first_screen(profile, findings)
     yield f"### {code_span(profile.path)}"
     yield inline(recording_line(profile))
@@ -69,7 +68,6 @@ def _trace(profile: Profile, findings: Findings, quoting: Quoting) -> Iterator[s
 
 
 def _finding(number: int, view: FindingView, quoting: Quoting) -> Iterator[str]:
-    """Yield what to change: where, what was seen there, the line of code, and what to write instead."""
     yield f"**{number}. {inline(capitalized(view.named))}: {inline(view.worth)}**"
     where = f"{code_span(view.where)}: " if view.where else ""
     then = f" Then: {inline(view.then)}." if view.then else ""

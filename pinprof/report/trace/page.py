@@ -79,7 +79,6 @@ def timeline_title(analysis: Analysis) -> tuple[str, str]:
 
 
 def _overview(entries: Sequence[Analysis]) -> Markup:
-    """Return a table of the traces, each with its step and what to do first, and a link to its part of the page."""
     columns = [Column("trace"), Column("step", is_number=True), Column("bound by"), Column("what to do first")]
     rows = []
     for number, entry in enumerate(entries, start=1):
@@ -124,7 +123,6 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
 
 
 def _answer(screen: FirstScreen) -> Iterator[Markup]:
-    """Yield the step in one number, where it goes and what the changes leave of it as bars, and the verdict."""
     profile, findings, length = screen.profile, screen.findings, step_length(screen.profile)
     if length.number:
         answer = Markup('<p class="answer"><strong>{}</strong> {}</p>')
@@ -150,7 +148,6 @@ def _answer(screen: FirstScreen) -> Iterator[Markup]:
 
 
 def _in_short(screen: FirstScreen) -> Iterator[Markup]:
-    """Yield the line that waits longest, the kinds of kernels, and what steps unlike the others cost."""
     profile = screen.profile
     said = (*in_short(profile, screen.verdict.cause), *not_told(screen))
     lines_of = [f"{capitalized(words)}." for words in said]
@@ -218,14 +215,12 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
 
 
 def _is_idle_explained(entry: Analysis) -> bool:
-    """Return whether the bar of the step has nearly all idle time by cause."""
     mean = busiest(entry.profile)
     explained_ns = sum(ns for _, ns in entry.findings.verdict.idle)
     return mean is not None and explained_ns >= SOLE_SHARE_OF_IDLE * mean.idle_ns > 0
 
 
 def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
-    """Yield a bar of the step on the busiest GPU, and folded bars of the other GPUs."""
     main = busiest(profile)
     bars = [
         division_bar(profile, mean, division_title(profile, mean))
@@ -256,7 +251,6 @@ def division_bar(
 
 
 def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[HtmlBarPart]:
-    """Yield the idle time by what costs it, and the rest; the times of the causes are rounded as those of the bar."""
     causes = [(name, ns) for name, ns in verdict.idle if ns >= MIN_NAMED_SHARE_OF_IDLE * mean.idle_ns]
     if causes and causes[0][1] >= SOLE_SHARE_OF_IDLE * mean.idle_ns:
         causes = [(causes[0][0], mean.idle_ns)]
@@ -270,7 +264,6 @@ def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[
 
 
 def _steps_chart(analysis: Analysis) -> Markup:
-    """Return the chart of the steps; empty if their lengths are withheld, or for a single one."""
     profile = analysis.profile
     mean = None if isinstance(profile.mean_steps, Withheld) else busiest(profile)
     chart = None if profile.withheld.step else steps_chart(analysis.trace, profile, mean.device if mean else None)

@@ -270,7 +270,6 @@ def legend_lines(parts: Sequence[BarPart], width: int) -> list[str]:
 
 
 def _long_parts(parts: Sequence[BarPart], always: str = "") -> list[BarPart]:
-    """Return the parts that are long enough to be named, and those whose marks are in `always`."""
     whole = sum(part.ns for part in parts)
     return [part for part in parts if part.mark in always or (part.ns > 0 and part.ns >= MIN_DRAWN_SHARE * whole)]
 
@@ -299,7 +298,6 @@ def _reserved(peak: MemoryPeak) -> str:
 
 
 def _when(peak: MemoryPeak, profile: Profile) -> str:
-    """Return the step and the op of the peak."""
     step = "outside of the steps"
     if peak.step is not None and peak.step_fraction is not None:
         of = f"step {peak.step}" if profile.steps.whole == "step" else "the trace"

@@ -206,7 +206,6 @@ def _axes(
 
 
 def _down(time_ns: float, top_ns: float) -> float:
-    """Return the place of a time in pixels from the top."""
     return round(max(1 - time_ns / top_ns, 0.0) * PLOT_PIXELS, 1)
 
 
@@ -241,7 +240,6 @@ def _bars(chart: StepsChart, low: float, high: float) -> Iterator[Markup]:
 
 
 def _remarks(chart: StepsChart, low: float, high: float) -> Iterator[Markup]:
-    """Yield the marks of steps unlike the others, and a line at the step without the profiler."""
     mark = Markup(
         '<text class="hue mark" style="{}" x="{:.3f}%" y="{}" font-size="13" text-anchor="middle" dy="0.35em">\u2716'
         "<title>step {}: {}, {}</title></text>"

@@ -153,7 +153,6 @@ def to_brief(
 def _brief(
     profile: Profile, findings: Findings, width: int, code: Code, changes: int, explained: int
 ) -> Iterator[RenderableType]:
-    """Yield the parts of a short report: up to `changes` changes, the first `explained` with what was seen."""
     yield from (unwrapped(line, "dim") for line in _recording_lines(profile, width))
     screen = first_screen(profile, findings)
     yield from conclusion(screen, width)
@@ -175,7 +174,6 @@ def _brief(
 
 
 def _footer(profile: Profile, findings: Findings, report_arguments: str, *, width: int, has_page: bool) -> str:
-    """Return the next commands, in one line."""
     first = next(iter(brief_views(profile, findings)), None)
     fix = f"pinprof explain {first.rule.id} · " if first else ""
     line = f"Next: {fix}pinprof report {report_arguments} --full"
@@ -183,7 +181,6 @@ def _footer(profile: Profile, findings: Findings, report_arguments: str, *, widt
 
 
 def _remark_on_first(findings: Findings, first: Finding) -> str:
-    """Return how the first change relates to the verdict."""
     if findings.verdict.cause == IRREGULAR:
         return " (in percent of a regular step)"
     if removes_more(findings, first):
@@ -193,7 +190,6 @@ def _remark_on_first(findings: Findings, first: Finding) -> str:
 
 
 def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
-    """Yield the lines of the program that take most of the time, each with its code and what it waits for."""
     lines = named_lines(profile)
     if not lines:
         return
@@ -221,7 +217,6 @@ def conclusion(screen: FirstScreen, width: int) -> Iterator[RenderableType]:
 
 
 def _recording_lines(profile: Profile, width: int) -> list[str]:
-    """Return the trace and how it was recorded, in one line if it fits."""
     gpus = ", ".join(gpu_names(profile))
     path, details = (
         printable(profile.path),
@@ -242,7 +237,6 @@ def _advice(screen: FirstScreen) -> Iterator[RenderableType]:
 def _brief_finding(
     number: int, view: FindingView, quoting: Quoting, width: int, *, is_terse: bool
 ) -> Iterator[RenderableType]:
-    """Yield one of the findings in up to three lines for a terminal of this width."""
     what, rule = f": {view.title} ", f"({view.rule.id})"
     yield hanging(Text(f"{number:>3}. "), Text.assemble((view.worth_in_short, "green"), what, (rule, "dim")))
     if not is_terse or view.where or view.finding.evidence.line is not None:
@@ -256,7 +250,6 @@ def _brief_finding(
 
 
 def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
-    """Yield the place of a finding with its line of code, as far as they are known."""
     at = finding.evidence.place
     named = printable(str(at)) if at.line is not None else printable(place(at))
     of_kernels = finding.rule.family == "gpu" and not finding.evidence.brief
@@ -280,7 +273,6 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
 
 
 def _evidence(finding: Finding) -> str:
-    """Return the evidence of a finding without a place, in a line or two."""
     if finding.evidence.brief:
         return printable(finding.evidence.brief)
     first, *more = printable(finding.evidence.text).split("; ")

@@ -91,7 +91,6 @@ def step_length(profile: Profile) -> StepLength:
 
 
 def _runs_of_range(profile: Profile) -> str:
-    """Return which runs the range of a measured step covers."""
     if profile.estimate.source != "measured":
         return ""
     runs = profile.whole_run.runs if profile.whole_run else None
@@ -154,14 +153,12 @@ def _why(screen: FirstScreen, cause: LimitName) -> str:
 
 
 def _share_of_run(profile: Profile) -> str:
-    """Return which share of the run irregular steps take; empty if that is little."""
     run = profile.whole_run
     share = sum(entry.ns for entry in run.ledger if entry.what in WHY_IRREGULAR) / run.wall_ns if run else 0.0
     return f", {percent(share)} of the run" if share >= MIN_LOST_SHARE_OF_STEP else ""
 
 
 def _cannot_tell(screen: FirstScreen) -> str:
-    """Return the causes that the trace cannot tell apart, with what each may cost."""
     profile, mean, costs = screen.profile, screen.mean, screen.verdict.between
     known = f"{_works_for(profile, mean)}, and " if mean else ""
     if mean and any(cost.cause == COMMUNICATION for cost in costs):
@@ -187,7 +184,6 @@ def lost_time(screen: FirstScreen) -> list[str]:
 
 
 def _working(screen: FirstScreen) -> str:
-    """Return how long the GPU works; without GPU work, where the time of the host goes."""
     profile, mean = screen.profile, screen.mean
     if not profile.gpus:
         cut = "the end of the file is lost, and with it all work of the GPU"
@@ -208,7 +204,6 @@ def _works_for(profile: Profile, mean: MeanStep) -> str:
 
 
 def _gpu_name(profile: Profile, mean: MeanStep) -> str:
-    """Return "the GPU", or "GPU" and its number if there are several."""
     return "the GPU" if len(profile.parts) == 1 else f"GPU {mean.device}"
 
 
@@ -250,7 +245,6 @@ def _remark(sentence: str) -> FirstAction:
 
 
 def _change(screen: FirstScreen, finding: Finding) -> str:
-    """Return what to change, what that saves, and the answer to the verdict if the finding is about another cause."""
     profile, joint = screen.profile, screen.findings.joint
     least_ns = MIN_SAVED_SHARE_OF_STEP * (profile.step_ns or 0.0)
     if finding.saving and finding.saving.saving_ns < least_ns and joint and joint.saving_ns >= least_ns:
@@ -275,7 +269,6 @@ def _in_verdict(screen: FirstScreen, finding: Finding) -> str:
 
 
 def _long_pause(screen: FirstScreen) -> str:
-    """Return that a pause of the host takes most of the GPU's idle time; empty if none does."""
     profile, pause = screen.profile, screen.pause
     if pause is None:
         return ""

@@ -89,7 +89,6 @@ def _title(traces: Sequence[Trace]) -> Iterator[RenderableType]:
 
 
 def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[RenderableType]:
-    """Yield what changes, once for all ranks with the same changes."""
     ranks_by_lines: dict[tuple[str, ...], list[str]] = {}
     for position, (trace, changes) in enumerate(ranks):
         lines = tuple(line for change in changes for line in change_lines(trace, change, scenario))
@@ -103,7 +102,6 @@ def _changes(ranks: Sequence[RankChanges], scenario: Scenario) -> Iterator[Rende
 
 
 def _whole_name(traces: Sequence[Trace]) -> str:
-    """Return what counts as a step."""
     return "trace" if any(trace.steps.source == WHOLE_TRACE for trace in traces) else "step"
 
 
@@ -147,7 +145,6 @@ def change_lines(trace: Trace, change: OptionChange, scenario: Scenario | None =
 
 
 def _pinned(trace: Trace, scenario: Scenario | None) -> str:
-    """Return the rate of pinned copies in a scenario."""
     if scenario and scenario.machine and not scenario.pinned_gbps:
         return f"the rates measured on {printable(scenario.machine.gpu)}"
     if scenario and scenario.pinned_gbps:
@@ -197,7 +194,6 @@ def best_of(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> tu
 
 
 def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
-    """Return which change saves most, without the last full stop."""
     best = best_of(now, named)
     if best is None:
         return "None of these changes saves a measurable time: pinprof report says what limits the step"
@@ -239,7 +235,6 @@ def verified_to_text(before: Trace, verified: Verification, *, width: int = 100,
 
 
 def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]:
-    """Yield the comparison, after what makes its numbers meaningless."""
     yield Text(printable(f"{verified.before.path} -> {verified.after.path}"), "bold")
     if not verified.is_same_program:
         yield section("These may not be the same program")
@@ -258,7 +253,6 @@ def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]
 
 
 def _verified_steps(verified: Verification) -> Iterator[RenderableType]:
-    """Yield the steps, and the prediction if the replay can apply a change."""
     predicted, measured = verified.prediction, verified.measured_range_ns
     if verified.changes:
         yield fact(

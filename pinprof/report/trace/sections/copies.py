@@ -53,7 +53,6 @@ def _overlapped(profile: Profile) -> tuple[str, str]:
 
 
 def _exposed(profile: Profile) -> Iterator[str]:
-    """Yield why copies are exposed."""
     withheld = profile.withheld
     if withheld.overlap or withheld.causes:
         yield f"why copies are exposed: {not_shown(withheld.overlap, withheld.causes)}"

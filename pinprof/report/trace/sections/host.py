@@ -84,7 +84,6 @@ def _shares_by_kind(sums: HostSums) -> str:
 
 
 def _function_cells(profile: Profile, sums: HostSums, row: HostPlace) -> tuple[str, ...]:
-    """Return the cells of a function: where, whose; share, time, samples of its own; its whole share."""
     shares = *_share_cells(profile, sums, row.own), percent(sums.share(row.total))
     return (place(row.place), KIND_NAMES[row.origin], *shares)
 

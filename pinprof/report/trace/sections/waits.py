@@ -177,19 +177,16 @@ def remarks(profile: Profile) -> Iterator[str]:
 
 
 def _idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
-    """Return "the GPU is" or the like for the GPUs that are idle after waits."""
     costs = ((site, given(site.total_cost)) for site in sites)
     return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
 
 
 def _wait_and_place(site: WaitSite) -> str:
-    """Return what waits, and where."""
     name, where = WAITS[site.cause].label, f"{at(site.place)}{within([site])}"
     return f"{name}{where}" if where else f"{name} ({shortened(site.op or site.call, LONGEST_NAMED_CHARS)})"
 
 
 def _in_all(profile: Profile) -> Iterator[Fact]:
-    """Yield how long the host is in calls that wait, and in launches that are held up, each with its meaning."""
     waits = [site for site in profile.sites if site.is_wait]
     if waits:
         meaning = f"of host time in calls that can block; {_left_idle(profile, waits)}"
@@ -203,7 +200,6 @@ def _in_all(profile: Profile) -> Iterator[Fact]:
 
 
 def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
-    """Return how long the GPU is idle after waits, as far as that is known."""
     why = profile.withheld
     reason = not_shown(why.stalls, why.per_step, why.drain)
     if reason:
@@ -221,7 +217,6 @@ def some_in_steps(sites: Iterable[WaitSite]) -> bool:
 
 
 def _stall(profile: Profile, sites: Iterable[WaitSite]) -> str:
-    """Return how long the host waits at some sites per step, if that is known."""
     costs = [given(site.in_steps) for site in sites]
     if profile.withheld.per_step or None in costs:
         return NOTHING

@@ -51,7 +51,6 @@ def kinds_in_short(profile: Profile, limit: str | None = None) -> str:
 
 
 def _costliest(sums: KernelSums) -> str:
-    """Return the kernel with most time, what launches it, and its share of the GPU's work."""
     row = next((row for row in sums.rows if not row.communication), sums.rows[0])
     launched = ", ".join(filter(None, (row.op or "", _origin(row.origin))))
     return f"{short(row.name)}{f' of {launched}' if launched else ''}, {percent(row.time_ns / sums.busy_ns)}"
@@ -81,7 +80,6 @@ def collectives_in_short(profile: Profile) -> str:
 
 
 def _name_of_cores(sums: KernelSums) -> str:
-    """Return the vendor's name of the units that multiply matrices."""
     return "matrix cores" if any(AMD_KERNEL.search(row.name) for row in sums.rows) else "tensor cores"
 
 
@@ -149,7 +147,6 @@ def kernel_sections(profile: Profile, *, rows: int | None) -> Iterator[Section]:
 
 
 def _withheld(title: str, name: str, why: Withheld) -> Section:
-    """Return the section of kernels or ops whose times are withheld: the reason."""
     meaning = f"the time of {name}: {not_shown(why.reason)}"
     return Section(title, facts=[Fact(name, NOTHING, meaning, is_named=False)], name=name)
 
@@ -245,14 +242,12 @@ def without_profiler_ns(profile: Profile, sums: OpSums, time_ns: int) -> float |
 
 
 def _left_out(profile: Profile, sums: KernelSums | OpSums, what: str) -> Iterator[str]:
-    """Yield how many names the rows leave out, and their time, if there are any."""
     names, time = sums.names - len(sums.rows), duration(sums.left_ns / profile.steps.divisor)
     if names:
         yield f"{counted(names, f'more {what}')} of other names, {time} together, left out"
 
 
 def _origin(origin: Origin) -> str:
-    """Return the user's place and the module of most of the time, as far as they are known."""
     where = with_more(place(short_place(origin.place)), origin.places)
     module = with_more(f"in {printable(origin.module)}" if origin.module else "", origin.modules)
     return ", ".join(filter(None, (where, module)))
