@@ -207,6 +207,7 @@ def _rank_row(parts: Sequence[RankPart], index: int, rank: int, waits: "_Waits",
         pause_ns=profile.pause.time_ns if profile.pause else None,
         stalls=longest_first((cause, time / steps) for cause, time in stalls.items()),
         idle_ns=None if part.idle is None else sum(time for _, time in part.idle),
+        work_ns=max((mean.work_ns for mean in profile.parts), default=None),
         idle=part.idle or (),
     )
 

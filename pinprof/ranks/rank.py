@@ -146,6 +146,8 @@ class RankRow:
     """By cause; they add up to `stall_ns`."""
     idle_ns: float | None
     """Time that its busiest GPU had no work, as traced."""
+    work_ns: float | None
+    """Time that its busiest GPU worked for the steps; without the profiler it is idle for the rest of `step_ns`."""
     idle: TimesPerStep
     """By cause; they add up to `idle_ns`."""
 

@@ -18,17 +18,7 @@ from pinprof.document import (
     projection,
     range_ms,
 )
-from pinprof.documents.fields import (
-    Bound,
-    DeviceJson,
-    Direction,
-    Library,
-    Memory,
-    PlacedJson,
-    Pointer,
-    Source,
-    WaitCause,
-)
+from pinprof.documents import fields
 from pinprof.documents.findings import FindingJson, FindingSite
 from pinprof.documents.waits import SiteJson
 from pinprof.ground.units import ms
@@ -81,25 +71,25 @@ class SideJson(Document):
 
     path: Annotated[str, doc("where it was read")]
     steps: Annotated[Count, doc("complete steps")]
-    step_source: Annotated[Source, doc("how the step is known")]
-    bound: Annotated[Bound | None, doc("what sets the pace")]
+    step_source: Annotated[fields.Source, doc("how the step is known")]
+    bound: Annotated[fields.Bound | None, doc("what sets the pace")]
     rank: Annotated[Count | None, doc("the rank")]
     torch_version: Annotated[str | None, doc("the torch that recorded it")]
-    devices: Annotated[Sequence[DeviceJson], doc("the GPUs")]
+    devices: Annotated[Sequence[fields.DeviceJson], doc("the GPUs")]
 
 
 @projection(SiteJson, "file line function library call thread verdict")
-class WaitSiteJson(PlacedJson):
+class WaitSiteJson(fields.PlacedJson):
     """A place of a wait."""
 
-    library: Annotated[Library | None, doc("where it waits in a library")]
+    library: Annotated[fields.Library | None, doc("where it waits in a library")]
 
 
 class WaitChangeJson(Document):
     """A wait before and after."""
 
     change: StatusField
-    cause: WaitCause
+    cause: fields.WaitCause
     op: Annotated[str | None, doc("the op around it")]
     before: Annotated[Sequence[WaitSiteJson], doc("its places before")]
     after: Annotated[Sequence[WaitSiteJson], doc("its places after")]
@@ -112,8 +102,8 @@ class CopyChangeJson(Document):
     """The copies of one direction and host memory, before and after."""
 
     change: StatusField
-    direction: Annotated[Direction, doc("from where to where")]
-    host_memory: Annotated[Memory | None, doc("kind of the host's memory")]
+    direction: Annotated[fields.Direction, doc("from where to where")]
+    host_memory: Annotated[fields.Memory | None, doc("kind of the host's memory")]
     count: FigurePerStep
     bytes: FigurePerStep
     time_ms: FigurePerStep
@@ -122,12 +112,12 @@ class CopyChangeJson(Document):
 
 
 @projection(FindingSite, "file line function saving_ms")
-class FoundSiteJson(PlacedJson):
+class FoundSiteJson(fields.PlacedJson):
     """A place of a finding."""
 
 
 @projection(FindingJson, "file line function severity evidence saving_ms range_ms sites")
-class Found(PlacedJson):
+class Found(fields.PlacedJson):
     """A finding in one of the traces."""
 
     sites: Annotated[Sequence[FoundSiteJson], doc("its places")]
@@ -176,7 +166,7 @@ class BriefFigure(Document):
 class BriefStepFigure(Document):
     """A figure of the step or of a GPU."""
 
-    id: Pointer
+    id: fields.Pointer
 
 
 @projection(SideJson, "path steps step_source bound")
@@ -185,10 +175,10 @@ class BriefSide(Document):
 
 
 @projection(WaitChangeJson, "file line function id change cause stall_ms")
-class BriefWait(PlacedJson):
+class BriefWait(fields.PlacedJson):
     """A wait before and after."""
 
-    id: Pointer
+    id: fields.Pointer
     stall_ms: Annotated[BriefFigure, doc("time in it per step")]
 
 
@@ -196,15 +186,15 @@ class BriefWait(PlacedJson):
 class BriefCopies(Document):
     """Copies before and after."""
 
-    id: Pointer
+    id: fields.Pointer
     time_ms: Annotated[BriefFigure, doc("per step")]
 
 
 @projection(FindingChangeJson, "file line function id change rule title saving_ms")
-class BriefFindingChange(PlacedJson):
+class BriefFindingChange(fields.PlacedJson):
     """A finding before and after."""
 
-    id: Pointer
+    id: fields.Pointer
     saving_ms: Annotated[BriefFigure, doc("what its fix saves per step")]
 
 
@@ -355,7 +345,7 @@ def _changed(rows: Sequence[Change]) -> list[tuple[int, Change]]:
 
 def _place_fields(change: WaitChangeJson | FindingChangeJson) -> dict[str, Any]:
     """Return the fields of `PlacedJson` for a change: its place after, or before if it is gone."""
-    at: PlacedJson = (change.after or change.before)[0]
+    at: fields.PlacedJson = (change.after or change.before)[0]
     return {"file": at.file and _short(at.file), "line": at.line, "function": at.function and _short(at.function)}
 
 

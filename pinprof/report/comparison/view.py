@@ -7,26 +7,7 @@ from typing import NamedTuple
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.comparison import Comparison, CopyChange, FindingChange, WaitChange
 from pinprof.ground.units import counted
-from pinprof.report.comparison.words import (
-    AFTER,
-    ARROW,
-    BEFORE,
-    amount,
-    before_to_after,
-    difference,
-    is_nonzero,
-    labels,
-    meaning,
-    noise,
-    not_compared,
-    notes_on_certainty,
-    outcome,
-    outcome_of,
-    places_of,
-    repinned_sentence,
-    saving_of,
-    step_of,
-)
+from pinprof.report.comparison import words
 from pinprof.report.findings.views import named
 from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.sections.waits import cause_with_verdict
@@ -82,7 +63,7 @@ class ChangeTable:
 
 def summary(comparison: Comparison) -> Iterator[Section]:
     """Yield the sections on the steps, doubts, figures and findings."""
-    yield Section("Step", facts=list(_step_facts(comparison)), notes=list(notes_on_certainty(comparison)))
+    yield Section("Step", facts=list(_step_facts(comparison)), notes=list(words.notes_on_certainty(comparison)))
     notes = [
         f"{side}: {entry.what}: {effect_and_remedy(entry)}."
         for side, profile in comparison.sides
@@ -102,28 +83,30 @@ def events(comparison: Comparison) -> Iterator[Section]:
 
 def _step_facts(comparison: Comparison) -> Iterator[Fact]:
     for side, profile in comparison.sides:
-        (number, how), limit = step_of(profile), bound_fact(profile)
+        (number, how), limit = words.step_of(profile), bound_fact(profile)
         yield Fact(
             f"step {side}", number, "; ".join([how, complete_steps(profile), *([limit.meaning] if limit else [])])
         )
 
 
 def _figures(comparison: Comparison) -> Section:
-    columns = [Column("figure"), *number_columns(BEFORE, AFTER, "difference", "noise"), Column("meaning")]
+    columns = [Column("figure"), *number_columns(words.BEFORE, words.AFTER, "difference", "noise"), Column("meaning")]
     rows = [
         (
             label,
-            amount(figure.unit, figure.before.value),
-            amount(figure.unit, figure.after.value),
-            difference(figure),
-            noise(figure),
-            _coloured(meaning(figure), outcome(figure)),
+            words.amount(figure.unit, figure.before.value),
+            words.amount(figure.unit, figure.after.value),
+            words.difference(figure),
+            words.noise(figure),
+            _coloured(words.meaning(figure), words.outcome(figure)),
         )
-        for label, figure in labels(comparison)
-        if is_nonzero(figure)
+        for label, figure in words.labels(comparison)
+        if words.is_nonzero(figure)
     ]
     caption = "Overlapped copy time in the whole trace. Noise: spread over steps"
-    reasons = [f"not compared: {', '.join(names)} ({reason})" for reason, names in not_compared(comparison).items()]
+    reasons = [
+        f"not compared: {', '.join(names)} ({reason})" for reason, names in words.not_compared(comparison).items()
+    ]
     return Section(
         f"Figures, {comparison.per}", tables=[ReportTable(caption, columns, rows, is_named=False)], notes=reasons
     )
@@ -135,7 +118,7 @@ def _coloured(text: str, style: str) -> Cell:
 
 def _status(change: CopyChange | WaitChange | FindingChange) -> Cell:
     """Return how something changed, and whether that is better or worse unless the status implies it."""
-    better_or_worse = outcome_of(change)
+    better_or_worse = words.outcome_of(change)
     is_said = not better_or_worse or change.status in {"gone", "new"}
     return _coloured(change.status if is_said else f"{change.status}, {better_or_worse}", better_or_worse)
 
@@ -154,11 +137,11 @@ def findings(comparison: Comparison) -> ChangeTable:
 
 
 def _finding_row(change: FindingChange) -> ChangeRow:
-    finding, saved = change.members[0], saving_of(change)
+    finding, saved = change.members[0], words.saving_of(change)
     worth = f"; fixing it saves {saved}" if saved != NOTHING else ""
     return ChangeRow(
         change.status,
-        (_status(change), f"{finding.rule.id} {finding.title}", places_of(change), saved),
+        (_status(change), f"{finding.rule.id} {finding.title}", words.places_of(change), saved),
         f"finding: {named(finding)}{worth}",
     )
 
@@ -178,14 +161,14 @@ def waits(comparison: Comparison) -> ChangeTable:
 
 def _wait_row(change: WaitChange, per: str) -> ChangeRow:
     causes = dict.fromkeys(cause_with_verdict(site) for site in (*change.before[:1], *change.after[:1]))
-    site, place = change.members[0], cut(places_of(change), MAX_CELL)
+    site, place = change.members[0], cut(words.places_of(change), MAX_CELL)
     at = f" at {place}" if place != NOTHING else ""
     shown = change.stall if change.stall.has_changed or change.status in {"gone", "new"} else change.bubble
     call = Styled(cut(site.op or site.call, MAX_CELL), "code")
     return ChangeRow(
         change.status,
-        (_status(change), f" {ARROW} ".join(causes), place, call, *map(before_to_after, change.figures)),
-        f"{WAITS[site.cause].label}{at}: the host waits {before_to_after(shown)} {per}",
+        (_status(change), f" {words.ARROW} ".join(causes), place, call, *map(words.before_to_after, change.figures)),
+        f"{WAITS[site.cause].label}{at}: the host waits {words.before_to_after(shown)} {per}",
     )
 
 
@@ -203,7 +186,7 @@ def copies(comparison: Comparison) -> ChangeTable:
         [_copy_row(change, comparison.per) for change in comparison.copies],
         "kind of copies",
         "kinds of copies",
-        notes=[repinned_sentence(change, comparison.per) for change in comparison.repinned],
+        notes=[words.repinned_sentence(change, comparison.per) for change in comparison.repinned],
         lists_same=True,
     )
 
@@ -212,6 +195,6 @@ def _copy_row(change: CopyChange, per: str) -> ChangeRow:
     memory = NOTHING if change.host_memory == "none" else change.host_memory
     return ChangeRow(
         change.status,
-        (_status(change), change.direction, memory, *map(before_to_after, change.figures)),
-        f"copies {copies_named(change.direction, change.host_memory)}: {before_to_after(change.time)} {per}",
+        (_status(change), change.direction, memory, *map(words.before_to_after, change.figures)),
+        f"copies {copies_named(change.direction, change.host_memory)}: {words.before_to_after(change.time)} {per}",
     )

@@ -13,28 +13,8 @@ from pinprof.analysis import Analysis
 from pinprof.ground.units import duration, percent
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
 from pinprof.report.html import Column, Markup, inline_html, lines, note, number_columns, table
+from pinprof.report.job import view
 from pinprof.report.job.heat_map import heat_map
-from pinprof.report.job.view import (
-    GPU_IDLE_TITLE,
-    MAX_RANK_ROWS,
-    STALL_TITLE,
-    RankTime,
-    clocks_line,
-    collectives,
-    columns_of,
-    doubts,
-    finding_in,
-    findings,
-    longest_alone_first,
-    notes_on,
-    rank_numbers,
-    shown_rank_line,
-    slowest_of,
-    title,
-    traffic_line,
-    verdict_line,
-    why_long,
-)
 from pinprof.report.page import report_page, top
 from pinprof.report.source import PLAIN, Code
 from pinprof.report.timeline import SharedTimeline, fragment, framed
@@ -67,7 +47,7 @@ def to_html(
     entry = replace(entry, profile=replace(entry.profile, of_job=True))
     report = section(1, entry, MAX_PAGE_EVENTS, code)
     return report_page(
-        f"pinprof: {title(ranks)}",
+        f"pinprof: {view.title(ranks)}",
         "pinprof: who holds up the job",
         _job(ranks, parts, {ranks.shown_rank: entry, **(others or {})}) + report,
     )
@@ -90,22 +70,22 @@ def files_to_draw(ranks: Ranks, parts: Sequence[RankPart]) -> dict[int, str]:
 def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis]) -> Markup:
     shown_parts = (
         (Section("Side by side", name="job-steps"), heat_map(ranks)),
-        (Section("Ranks", notes=notes_on(ranks), name="job-ranks"), lines(_rows(ranks, drawn))),
+        (Section("Ranks", notes=view.notes_on(ranks), name="job-ranks"), lines(_rows(ranks, drawn))),
         (Section("Timelines", name="job-timelines"), rank_timelines(ranks, drawn)),
-        (collectives(ranks), Markup()),
-        (findings(ranks), Markup()),
+        (view.collectives(ranks), Markup()),
+        (view.findings(ranks), Markup()),
     )
     present = [(part, figure) for part, figure in shown_parts if figure or part.tables]
     links = [*((part.title, part.name) for part, _ in present), (f"Report on rank {ranks.shown_rank}", "trace-1")]
-    doubt_section = doubts(ranks, parts)
+    doubt_section = view.doubts(ranks, parts)
     pieces = [
-        top("heading-job", title(ranks), _recorded_on(parts), links),
+        top("heading-job", view.title(ranks), _recorded_on(parts), links),
         *_headline(ranks),
-        *(note(f"{capitalized(words)}.") for words in (why_long(ranks, parts), traffic_line(ranks)) if words),
+        *(note(f"{capitalized(words)}.") for words in (view.why_long(ranks, parts), view.traffic_line(ranks)) if words),
         *_choice(ranks),
         on_page(doubt_section) if doubt_section.notes else "",
         *(on_page(part, figure) for part, figure in present),
-        note(f"{shown_rank_line(ranks)}."),
+        note(f"{view.shown_rank_line(ranks)}."),
     ]
     return Markup('<section id="job" aria-labelledby="heading-job">\n{}\n</section>\n').format(lines(pieces))
 
@@ -129,23 +109,23 @@ def _choice(ranks: Ranks) -> Iterator[Markup]:
 
 def _headline(ranks: Ranks) -> Iterator[Markup]:
     link, advice = "trace-1", f"See what rank {ranks.shown_rank} does."
-    if slowest_of(ranks) is None:
+    if view.slowest_of(ranks) is None:
         advice = f"What costs rank {ranks.shown_rank} time is below."
         if ranks.findings:
             first = ranks.findings[0]
-            at = f" in {finding_in(first)}" if finding_in(first) else ""
+            at = f" in {view.finding_in(first)}" if view.finding_in(first) else ""
             link = "job-findings"
-            advice = f"On {rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
-    said, _, reason = verdict_line(ranks).partition(": ")
+            advice = f"On {view.rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
+    said, _, reason = view.verdict_line(ranks).partition(": ")
     yield Markup('<p class="headline">{}.</p>').format(inline_html(said))
     why = inline_html(f"{capitalized(reason)}. ") if reason else ""
     yield Markup('<p>{}<strong><a href="#{}">{}</a></strong></p>').format(why, link, inline_html(advice))
 
 
 def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
-    rows = longest_alone_first(ranks.rows)
-    first, rest = rows[:MAX_RANK_ROWS], rows[MAX_RANK_ROWS:]
-    columns = columns_of(ranks)
+    rows = view.longest_alone_first(ranks.rows)
+    first, rest = rows[: view.MAX_RANK_ROWS], rows[view.MAX_RANK_ROWS :]
+    columns = view.columns_of(ranks)
     yield _table("Those that need longest alone come first", first, columns, ranks.slowest_rank, drawn)
     if rest:
         folded = _table("The other ranks", rest, columns, ranks.slowest_rank, drawn)
@@ -154,13 +134,13 @@ def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:
 
 
 def _table(
-    caption: str, rows: Sequence[RankRow], times: Sequence[RankTime], slowest: int | None, drawn: Collection[int]
+    caption: str, rows: Sequence[RankRow], times: Sequence[view.RankTime], slowest: int | None, drawn: Collection[int]
 ) -> Markup:
     columns = [Column("rank"), *number_columns(*(time.title for time in times), "came last"), Column("file")]
     return table(caption, columns, (_cells(row, times, drawn, is_slowest=row.rank == slowest) for row in rows))
 
 
-def _cells(row: RankRow, times: Sequence[RankTime], drawn: Collection[int], *, is_slowest: bool) -> Sequence[str]:
+def _cells(row: RankRow, times: Sequence[view.RankTime], drawn: Collection[int], *, is_slowest: bool) -> Sequence[str]:
     button = Markup('<button type="button" class="see to-rank" data-rank="{0}" title="its timeline">{0}</button>')
     number = button.format(row.rank) if len(drawn) > 1 and row.rank in drawn else str(row.rank)
     return (
@@ -171,10 +151,10 @@ def _cells(row: RankRow, times: Sequence[RankTime], drawn: Collection[int], *, i
     )
 
 
-def _time(time: RankTime, row: RankRow) -> str:
+def _time(time: view.RankTime, row: RankRow) -> str:
     causes = {
-        GPU_IDLE_TITLE: [IDLE[cause].does for cause, _ in row.idle],
-        STALL_TITLE: [WAITS[cause].label for cause, _ in row.stalls],
+        view.GPU_IDLE_TITLE: [IDLE[cause].does for cause, _ in row.idle],
+        view.STALL_TITLE: [WAITS[cause].label for cause, _ in row.stalls],
     }
     ns = time.of(row)
     return ", ".join((NOTHING if ns is None else duration(ns), *causes.get(time.title, [])[:1]))
@@ -197,16 +177,16 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     shown = analyses[ranks.shown_rank]
     window, clock = choose_window(shown.trace), _clock_ns(shown, rows[ranks.shown_rank])
     first = (-MARGIN_SHARE_OF_STEPS * window.span_ns, (1 + MARGIN_SHARE_OF_STEPS) * window.span_ns)
-    aligned = clocks_line(ranks) is not None
+    aligned = view.clocks_line(ranks) is not None
     named = dict(enumerate(step_names(shown.trace))).get(window.first, "the trace")
     of_shown = f"{named} of rank {ranks.shown_rank}"
     most = MAX_PAGE_EVENTS // (len(analyses) + 1)  # the report on the shown rank has one, too
     drawn = []
     for rank, analysis in analyses.items():
-        view, ahead = choose_window(analysis.trace), _clock_ns(analysis, rows[rank]) - clock
-        zero_ns, since = (window.start_ns - ahead, of_shown) if aligned else (view.start_ns, "")
-        title = f"Rank {rank}" + (", which holds up the others" if rank == ranks.slowest_rank else "")
-        shared = SharedTimeline("ranks", f"rank {rank}", title, first, view, zero_ns, since)
+        own, ahead = choose_window(analysis.trace), _clock_ns(analysis, rows[rank]) - clock
+        zero_ns, since = (window.start_ns - ahead, of_shown) if aligned else (own.start_ns, "")
+        heading = f"Rank {rank}" + (", which holds up the others" if rank == ranks.slowest_rank else "")
+        shared = SharedTimeline("ranks", f"rank {rank}", heading, first, own, zero_ns, since)
         drawn.append((rank, fragment(analysis, most, shared=shared)))
     button = Markup('<button type="button" data-rank="{0}" aria-pressed="{1}">rank {0}</button>')
     region = Markup('<div class="of-rank" role="region" data-rank="{0}" aria-label="Timeline of rank {0}"{1}>{2}</div>')
@@ -230,7 +210,7 @@ def _clock_ns(analysis: Analysis, row: RankRow) -> int:
 
 
 def _explanation(ranks: Ranks, drawn: int) -> str:
-    aligned = clocks_line(ranks)
+    aligned = view.clocks_line(ranks)
     unaligned = "each from the start of its own step, as the ranks share no clock"
     axis = f"on one time axis: {aligned}" if aligned else unaligned
     which = "All ranks" if drawn == len(ranks.rows) else f"{drawn} of {len(ranks.rows):,} ranks"

@@ -7,23 +7,7 @@ from rich.text import Text
 
 from pinprof.ground.units import counted, duration, milliseconds, percent
 from pinprof.ranks.rank import RankPart, RankRow, Ranks
-from pinprof.report.job.view import (
-    MAX_RANK_ROWS,
-    PAUSE_TITLE,
-    collectives,
-    columns_of,
-    doubts,
-    doubts_by_rank,
-    findings,
-    longest_alone_first,
-    notes_on,
-    shown_rank_line,
-    step_fact,
-    title,
-    traffic_line,
-    verdict_line,
-    why_long,
-)
+from pinprof.report.job import view
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, table
 from pinprof.report.view import Section, in_terminal
 from pinprof.report.words import NOTHING, capitalized, printable
@@ -48,19 +32,19 @@ def job_to_text(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, co
 
 
 def _full(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
-    yield Text(title(ranks), "bold")
+    yield Text(view.title(ranks), "bold")
     for remark in ranks.choice:
         yield Text(printable(remark))
-    reason = why_long(ranks, parts)
+    reason = view.why_long(ranks, parts)
     if reason:
         yield from in_terminal(Section("Why the step takes so long", [f"{capitalized(reason)}."]))
-    yield from in_terminal(Section("Who waits for whom", [f"{verdict_line(ranks)}."], list(step_fact(ranks))))
-    yield from _unless_empty(doubts(ranks, parts))
+    yield from in_terminal(Section("Who waits for whom", [f"{view.verdict_line(ranks)}."], list(view.step_fact(ranks))))
+    yield from _unless_empty(view.doubts(ranks, parts))
     yield section("Ranks, ms per step")
     yield from _rank_rows(ranks, width)
-    yield from _unless_empty(collectives(ranks))
-    yield from _unless_empty(findings(ranks))
-    yield Text(f"\n{shown_rank_line(ranks)}.")
+    yield from _unless_empty(view.collectives(ranks))
+    yield from _unless_empty(view.findings(ranks))
+    yield Text(f"\n{view.shown_rank_line(ranks)}.")
 
 
 def _unless_empty(part: Section) -> Iterator[RenderableType]:
@@ -69,14 +53,14 @@ def _unless_empty(part: Section) -> Iterator[RenderableType]:
 
 
 def _rank_rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
-    columns = [time for time in columns_of(ranks) if time.title != PAUSE_TITLE]  # it is in the verdict
+    columns = [time for time in view.columns_of(ranks) if time.title != view.PAUSE_TITLE]  # it is in the verdict
     rows = table("rank", *(time.title for time in columns), "came last", text_columns=1)
     if width < NARROW_COLUMNS:
         rows.padding, rows.show_edge = 0, False
     for column in rows.columns:
         column.header = str(column.header).replace(" ", "\n")
-    many = len(ranks.rows) > MAX_RANK_ROWS
-    for row in longest_alone_first(ranks.rows)[:MAX_LISTED_RANKS] if many else ranks.rows:
+    many = len(ranks.rows) > view.MAX_RANK_ROWS
+    for row in view.longest_alone_first(ranks.rows)[:MAX_LISTED_RANKS] if many else ranks.rows:
         times = (time.of(row) for time in columns)
         rows.add_row(
             f"{row.rank} *" if row.rank == ranks.slowest_rank else str(row.rank),
@@ -88,7 +72,7 @@ def _rank_rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
         yield bullet(
             f"the {MAX_LISTED_RANKS} that need longest alone; the page and the JSON report have all {len(ranks.rows)}"
         )
-    yield from map(bullet, notes_on(ranks))
+    yield from map(bullet, view.notes_on(ranks))
 
 
 def to_brief(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
@@ -97,23 +81,23 @@ def to_brief(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color
 
 
 def _brief(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
-    yield Text(title(ranks), "dim")
+    yield Text(view.title(ranks), "dim")
     for remark in ranks.choice:
         yield Text(printable(remark))
-    yield Text(printable(f"{verdict_line(ranks)}."), "bold")
+    yield Text(printable(f"{view.verdict_line(ranks)}."), "bold")
     yield from _bars(ranks, width)
-    if words := traffic_line(ranks):
+    if words := view.traffic_line(ranks):
         yield hanging(Text("  "), Text(f"{capitalized(words)}."))
-    reasons = doubts_by_rank(ranks, parts)
+    reasons = view.doubts_by_rank(ranks, parts)
     for doubt in reasons[:MAX_BRIEF_DOUBTS]:
         yield note(f"{doubt}.")
     if (left_out := len(reasons) - MAX_BRIEF_DOUBTS) > 0:
         yield Text(f"Note: {counted(left_out, 'more doubt')}: --full")
-    yield Text(f"\n{shown_rank_line(ranks)}; --full has the table of all ranks, and their collectives.")
+    yield Text(f"\n{view.shown_rank_line(ranks)}; --full has the table of all ranks, and their collectives.")
 
 
 def _bars(ranks: Ranks, width: int) -> Iterator[RenderableType]:
-    rows = longest_alone_first(ranks.rows) if len(ranks.rows) > MAX_RANK_BARS else ranks.rows
+    rows = view.longest_alone_first(ranks.rows) if len(ranks.rows) > MAX_RANK_BARS else ranks.rows
     longest = max((row.alone_ns or 0.0 for row in ranks.rows), default=0.0)
     if not longest:
         return

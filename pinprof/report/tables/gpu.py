@@ -5,19 +5,7 @@ import numpy as np
 from pinprof.analyses.by_name.names import Origins
 from pinprof.analysis import Analysis
 from pinprof.ground.intervals import length, numbered, union
-from pinprof.report.tables.grid import (
-    BYTES_VALUES,
-    ORIGIN_COLUMNS,
-    RATE_VALUES,
-    SHARE_VALUES,
-    TIME_VALUES,
-    EventGroups,
-    Field,
-    Grid,
-    Scopes,
-    short_name,
-    timed,
-)
+from pinprof.report.tables import grid
 from pinprof.report.words import cut
 from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import exposed_ns, is_collective_kernel
@@ -25,13 +13,13 @@ from pinprof.trace.lines import Place
 from pinprof.trace.links import follow
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, KERNEL, NONE, Bools, Int32s, Int64s
 
-SHARE_OF_WORK_COLUMN = Field(
-    "share", "of GPU work", SHARE_VALUES, "the time in which GPUs work, including copies", ("total", "whole")
+SHARE_OF_WORK_COLUMN = grid.Field(
+    "share", "of GPU work", grid.SHARE_VALUES, "the time in which GPUs work, including copies", ("total", "whole")
 )
-LAUNCH_COLUMNS = (Field("stream", "stream"), Field("op", "launched by"), *ORIGIN_COLUMNS)
+LAUNCH_COLUMNS = (grid.Field("stream", "stream"), grid.Field("op", "launched by"), *grid.ORIGIN_COLUMNS)
 
 
-def kernels(analysis: Analysis) -> Grid | None:
+def kernels(analysis: Analysis) -> grid.Grid | None:
     """Return the kernels by name and stream; None without any."""
     trace = analysis.trace
     rows = np.flatnonzero((trace.gpu.category == KERNEL) & ~is_collective_kernel(trace.gpu))
@@ -39,16 +27,19 @@ def kernels(analysis: Analysis) -> Grid | None:
         return None
     work = _Work(analysis, rows, (trace.gpu.name,))
     return work.grid(
-        "kernels", "Kernels", "Kernels by name and stream", (Field("name", "kernel"), *timed(*_share(analysis)))
+        "kernels",
+        "Kernels",
+        "Kernels by name and stream",
+        (grid.Field("name", "kernel"), *grid.timed(*_share(analysis))),
     )
 
 
-def _share(analysis: Analysis) -> tuple[Field, ...]:
+def _share(analysis: Analysis) -> tuple[grid.Field, ...]:
     """Return the column of shares, unless the time in which GPUs work is withheld."""
     return () if analysis.profile.withheld.busy else (SHARE_OF_WORK_COLUMN,)
 
 
-def copies(analysis: Analysis) -> Grid | None:
+def copies(analysis: Analysis) -> grid.Grid | None:
     """Return the copies by direction, host memory, size and stream; None without any, or if they are withheld."""
     trace, overlap = analysis.trace, analysis.details.overlap
     if not len(overlap.row) or analysis.profile.withheld.copies:
@@ -64,25 +55,25 @@ def copies(analysis: Analysis) -> Grid | None:
     sized = [size if size >= 0 else None for size in gpu.bytes[first].tolist()]
     sums = work.groups.sums(np.maximum(gpu.bytes[rows], 0))
     numbers = {"size": (sized, sized), "bytes": sums}
-    exposed: tuple[Field, ...] = ()
+    exposed: tuple[grid.Field, ...] = ()
     if not analysis.profile.withheld.overlap:
-        exposed = (Field("exposed", "exposed", TIME_VALUES, "while no kernel runs", adds=True),)
+        exposed = (grid.Field("exposed", "exposed", grid.TIME_VALUES, "while no kernel runs", adds=True),)
         numbers["exposed"] = work.groups.sums(overlap.exposed_ns)
     fields = (
-        Field("name", "direction"),
-        Field("memory", "host memory"),
-        Field("size", "size of one", BYTES_VALUES),
-        *timed(
+        grid.Field("name", "direction"),
+        grid.Field("memory", "host memory"),
+        grid.Field("size", "size of one", grid.BYTES_VALUES),
+        *grid.timed(
             *exposed,
-            Field("bytes", "bytes", BYTES_VALUES, adds=True),
-            Field("rate", "rate", RATE_VALUES, "", ("bytes", "total")),
+            grid.Field("bytes", "bytes", grid.BYTES_VALUES, adds=True),
+            grid.Field("rate", "rate", grid.RATE_VALUES, "", ("bytes", "total")),
         ),
     )
     note = "Copies by direction, host memory, size and stream, each listed once"
     return work.grid("copies", "Copies", note, fields, texts, numbers, {"bytes": sized})
 
 
-def collectives(analysis: Analysis) -> Grid | None:
+def collectives(analysis: Analysis) -> grid.Grid | None:
     """Return the kernels of collectives by what they do, their group and stream; None without any."""
     gpu = analysis.trace.gpu
     rows = np.flatnonzero((gpu.category == KERNEL) & is_collective_kernel(gpu))
@@ -92,16 +83,19 @@ def collectives(analysis: Analysis) -> Grid | None:
     first = rows[work.groups.first]
     called = np.where(gpu.collective != NONE, gpu.collective, gpu.name)[first]
     texts = {
-        "name": [short_name(gpu.names[code]) for code in called.tolist()],
-        "group": [short_name(gpu.names[code]) if code != NONE else "" for code in gpu.group[first].tolist()],
-        "kernel": [short_name(gpu.names[code]) for code in gpu.name[first].tolist()],
+        "name": [grid.short_name(gpu.names[code]) for code in called.tolist()],
+        "group": [grid.short_name(gpu.names[code]) if code != NONE else "" for code in gpu.group[first].tolist()],
+        "kernel": [grid.short_name(gpu.names[code]) for code in gpu.name[first].tolist()],
     }
     exposed = work.groups.sums(exposed_ns(gpu, rows))
     fields = (
-        Field("name", "collective"),
-        *timed(Field("exposed", "exposed", TIME_VALUES, "while no other kernel runs", adds=True), *_share(analysis)),
-        Field("group", "ranks"),
-        Field("kernel", "kernel"),
+        grid.Field("name", "collective"),
+        *grid.timed(
+            grid.Field("exposed", "exposed", grid.TIME_VALUES, "while no other kernel runs", adds=True),
+            *_share(analysis),
+        ),
+        grid.Field("group", "ranks"),
+        grid.Field("kernel", "kernel"),
     )
     note = "Collectives by name, ranks and stream; their time includes waiting for other ranks"
     return work.grid("collectives", "Collectives", note, fields, texts, {"exposed": exposed})
@@ -115,18 +109,18 @@ class _Work:
         trace, gpu = analysis.trace, analysis.trace.gpu
         self._inside: Bools = trace.steps.holds(trace.links.activity_step)
         keyed = (*(key[rows] for key in keys), gpu.device[rows], gpu.stream[rows])
-        self.groups = EventGroups.by(keyed, gpu.duration_ns[rows], self._inside[rows])
+        self.groups = grid.EventGroups.by(keyed, gpu.duration_ns[rows], self._inside[rows])
 
     def grid(
         self,
         name: str,
         title: str,
         note: str,
-        fields: tuple[Field, ...],
+        fields: tuple[grid.Field, ...],
         texts: dict[str, list[str]] | None = None,
-        numbers: dict[str, Scopes] | None = None,
+        numbers: dict[str, grid.Scopes] | None = None,
         seen: dict[str, list[int | None]] | None = None,
-    ) -> Grid:
+    ) -> grid.Grid:
         """Return the table of the groups: these columns, and those of time, stream and origin."""
         gpu, groups = self._analysis.trace.gpu, self.groups
         first, longest = self._rows[groups.first], self._rows[groups.longest]
@@ -136,12 +130,12 @@ class _Work:
         lanes = [f"stream {number}" for number in stream]
         on = [f"GPU {gpu}, {lane}" if several else lane for gpu, lane in zip(device, lanes, strict=True)]
         from_where, places = self._launchers()
-        return Grid(
+        return grid.Grid(
             name,
             title,
             note,
             (*fields, *LAUNCH_COLUMNS),
-            {"name": list(map(short_name, names)), "stream": on, **from_where, **(texts or {})},
+            {"name": list(map(grid.short_name, names)), "stream": on, **from_where, **(texts or {})},
             {**groups.timed, **(numbers or {})},
             {"name": [cut(text) for text in names], "device": device, "stream": lanes, **(seen or {})},
             "gpu",

@@ -11,18 +11,7 @@ from pinprof.analyses.syncs.sites import WaitCost
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.analysis import Analysis
 from pinprof.measurement.profile import WaitSite
-from pinprof.report.tables.grid import (
-    COUNT_VALUES,
-    ORIGIN_COLUMNS,
-    SHARE_VALUES,
-    TIME_VALUES,
-    EventGroups,
-    Field,
-    Grid,
-    Scopes,
-    short_name,
-    timed,
-)
+from pinprof.report.tables import grid
 from pinprof.report.trace.sections.waits import WAIT_PARTS, group_waits
 from pinprof.report.words import cut, place, short_place
 from pinprof.trace.callers import function_around
@@ -35,31 +24,35 @@ MAX_WAITS_IN_TIMELINE = 1000
 """The most waits of a site that the timeline finds one by one."""
 
 
-def ops(analysis: Analysis) -> Grid | None:
+def ops(analysis: Analysis) -> grid.Grid | None:
     """Return the ops by name; None without any."""
     trace, table = analysis.trace, analysis.trace.ops
     if not len(table):
         return None
     own, inside = analysis.details.op_own_ns, _inside(trace)
-    groups = EventGroups.by((table.name,), own, inside)
+    groups = grid.EventGroups.by((table.name,), own, inside)
     launched = _kernels(trace)
     outermost = np.where(_within_same(trace), 0, table.duration_ns)
     names = [table.names[code] for code in table.name[groups.first].tolist()]
     texts, places = groups.origins(
         Origins(trace, function_around(trace, np.arange(len(table))), analysis.details.sources)
     )
-    with_all = Field("all", "with callees", TIME_VALUES, "with the ops that it calls", adds=True, over_rows=False)
-    kernels = Field("kernels", "kernels", COUNT_VALUES, "that it launches itself", adds=True)
-    of_host = Field("share", "of host time", SHARE_VALUES, "own time, of the steps on the host", ("total", "whole"))
+    with_all = grid.Field(
+        "all", "with callees", grid.TIME_VALUES, "with the ops that it calls", adds=True, over_rows=False
+    )
+    kernels = grid.Field("kernels", "kernels", grid.COUNT_VALUES, "that it launches itself", adds=True)
+    of_host = grid.Field(
+        "share", "of host time", grid.SHARE_VALUES, "own time, of the steps on the host", ("total", "whole")
+    )
     numbers = {**groups.timed, "all": groups.sums(outermost), "kernels": groups.sums(launched)}
     longest = groups.longest
-    return Grid(
+    return grid.Grid(
         "ops",
         "Ops",
         "Ops of all host threads by name, as traced, with the profiler's cost in their times. Own time is without "
         "the ops that an op calls",
-        (Field("name", "op"), *timed(of_host, with_all, kernels, total="own time"), *ORIGIN_COLUMNS),
-        {"name": list(map(short_name, names)), **texts},
+        (grid.Field("name", "op"), *grid.timed(of_host, with_all, kernels, total="own time"), *grid.ORIGIN_COLUMNS),
+        {"name": list(map(grid.short_name, names)), **texts},
         numbers,
         {"name": [cut(text) for text in names]},
         "ops",
@@ -99,7 +92,7 @@ def _kernels(trace: Trace) -> Int64s:
     return np.bincount(op[op != NONE], minlength=len(trace.ops)).astype(np.int64)
 
 
-def waits(analysis: Analysis) -> Grid | None:
+def waits(analysis: Analysis) -> grid.Grid | None:
     """Return the waits by site, without the profiler's; None without any, or if their times are withheld."""
     trace, syncs, why = analysis.trace, analysis.details.syncs, analysis.profile.withheld
     numbered = [(number, site) for number, site in enumerate(syncs.sites) if site.verdict != "profiler"]
@@ -111,28 +104,30 @@ def waits(analysis: Analysis) -> Grid | None:
     inside, longest = ([_longest(trace, syncs.stalls, of_site) for of_site in scope] for scope in (rows_in_steps, rows))
     costs = [(site.in_steps, site.total) for site in sites]
     parts = () if why.drain else WAIT_PARTS
-    numbers: dict[str, Scopes] = {
+    numbers: dict[str, grid.Scopes] = {
         "count": _of_sites(costs, lambda cost: cost.count),
         "total": _of_sites(costs, lambda cost: cost.stall_ns),
         "most": ([wait.stall_ns for wait in inside], [wait.stall_ns for wait in longest]),
         **{part.key: _of_sites(costs, part.time_ns) for part in parts},
     }
     calls = [trace.calls.start_ns[syncs.stalls.call[of_site[:MAX_WAITS_IN_TIMELINE]]].tolist() for of_site in rows]
-    return Grid(
+    return grid.Grid(
         "waits",
         "Waits",
         "Calls in which the host can wait for the GPU, by cause and place, as traced",
         (
-            Field("name", "cause"),
-            *timed(*(Field(part.key, part.label, TIME_VALUES, part.meaning, adds=True) for part in parts)),
-            Field("op", "op or call"),
-            Field("line", "line"),
-            Field("library", "in"),
-            Field("verdict", "verdict"),
+            grid.Field("name", "cause"),
+            *grid.timed(
+                *(grid.Field(part.key, part.label, grid.TIME_VALUES, part.meaning, adds=True) for part in parts)
+            ),
+            grid.Field("op", "op or call"),
+            grid.Field("line", "line"),
+            grid.Field("library", "in"),
+            grid.Field("verdict", "verdict"),
         ),
         {
             "name": [WAITS[site.cause].plain for site in sites],
-            "op": [short_name(site.op or site.call) for site in sites],
+            "op": [grid.short_name(site.op or site.call) for site in sites],
             "line": [place(site.place) for site in sites],
             "library": [place(short_place(site.library)) if site.library else "" for site in sites],
             "verdict": [site.verdict for site in sites],
@@ -170,5 +165,5 @@ def _longest(trace: Trace, stalls: Stalls, rows: Int64s) -> _Wait:
     return _Wait(length, int(trace.calls.start_ns[calls].min()), int(trace.calls.end_ns[calls].max()))
 
 
-def _of_sites(costs: list[tuple[WaitCost, WaitCost]], value: Callable[[WaitCost], int]) -> Scopes:
+def _of_sites(costs: list[tuple[WaitCost, WaitCost]], value: Callable[[WaitCost], int]) -> grid.Scopes:
     return [value(inside) for inside, _ in costs], [value(whole) for _, whole in costs]

@@ -5,21 +5,13 @@ from collections.abc import Iterator, Sequence
 from textwrap import dedent
 
 from pinprof.measurement.profile import Profile
+from pinprof.report import words
 from pinprof.report.findings.views import FindingView, trace_argument
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import laid_out
 from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.step import step_bar
 from pinprof.report.trace.verdict import advice, headline
-from pinprof.report.words import (
-    TRUST_TITLE,
-    capitalized,
-    doubts,
-    effect_and_remedy,
-    joint_worth,
-    printable,
-    recording_line,
-)
 from pinprof.rules.rule import Findings
 from pinprof.trace.sources import Sources
 
@@ -46,7 +38,7 @@ def traces_to_markdown(entries: Sequence[tuple[Profile, Findings]], job_headline
 def _trace(profile: Profile, findings: Findings, quoting: Quoting) -> Iterator[str]:
     screen = first_screen(profile, findings)
     yield f"### {code_span(profile.path)}"
-    yield inline(recording_line(profile))
+    yield inline(words.recording_line(profile))
     yield f"**{inline(headline(screen))}.**"
     if bar := laid_out(step_bar(profile, BAR_COLUMNS, findings.verdict), width=BAR_COLUMNS, color=False).rstrip():
         yield fenced(dedent(bar), "text")
@@ -56,19 +48,19 @@ def _trace(profile: Profile, findings: Findings, quoting: Quoting) -> Iterator[s
         yield inline(advice(screen).sentence)
     for number, view in enumerate(shown, start=1):
         yield from _finding(number, view, quoting)
-    left_out, together = len(views) - len(shown), joint_worth(findings, profile, f"all {len(views)} findings")
-    remarks = [capitalized(together)] if together else []
+    left_out, together = len(views) - len(shown), words.joint_worth(findings, profile, f"all {len(views)} findings")
+    remarks = [words.capitalized(together)] if together else []
     remarks += [f"{left_out} more in the full report"] if left_out else []
     yield inline("".join(f"{remark}. " for remark in remarks).rstrip())
-    reasons = [f"- {inline(f'{doubt.what}: {effect_and_remedy(doubt)}.')}" for doubt in doubts(profile)]
-    yield "\n".join((f"{TRUST_TITLE}:\n", *reasons)) if reasons else ""
+    reasons = [f"- {inline(f'{doubt.what}: {words.effect_and_remedy(doubt)}.')}" for doubt in words.doubts(profile)]
+    yield "\n".join((f"{words.TRUST_TITLE}:\n", *reasons)) if reasons else ""
     explain = [f"pinprof explain {view.rule.id}" for view in shown[:1]]
     commands = [*explain, f"pinprof report {trace_argument(profile)} --html report.html"]
     yield f"Next: {' · '.join(map(code_span, commands))}"
 
 
 def _finding(number: int, view: FindingView, quoting: Quoting) -> Iterator[str]:
-    yield f"**{number}. {inline(capitalized(view.named))}: {inline(view.worth)}**"
+    yield f"**{number}. {inline(words.capitalized(view.named))}: {inline(view.worth)}**"
     where = f"{code_span(view.where)}: " if view.where else ""
     then = f" Then: {inline(view.then)}." if view.then else ""
     yield f"{where}{inline(view.evidence)}. {inline(view.fix)}{then}"
@@ -82,7 +74,7 @@ def _finding(number: int, view: FindingView, quoting: Quoting) -> Iterator[str]:
 
 def inline(text: str) -> str:
     """Return a sentence as Markdown: text between backticks is code, all other characters are literal."""
-    pieces = enumerate(CODE_SPAN.split(printable(text).lstrip()))
+    pieces = enumerate(CODE_SPAN.split(words.printable(text).lstrip()))
     written = "".join(code_span(piece) if number % 2 else _literal(piece) for number, piece in pieces)
     return MARKUP_AT_LINE_START.sub(r"\1\\\2", written)
 
@@ -93,7 +85,7 @@ def _literal(text: str) -> str:
 
 def code_span(text: str) -> str:
     """Return a text as code within a line."""
-    shown = printable(text)
+    shown = words.printable(text)
     ticks = "`" * (_longest_run(shown) + 1)
     return f"{ticks} {shown} {ticks}" if "`" in shown else f"{ticks}{shown}{ticks}"
 

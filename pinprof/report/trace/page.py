@@ -22,20 +22,10 @@ from pinprof.report.tables import grids_of, tables
 from pinprof.report.timeline import fragment
 from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
 from pinprof.report.timeline.kinds import COMPUTE_ONLY_KIND, EVENT_KINDS, IDLE_KIND
+from pinprof.report.trace import step
 from pinprof.report.trace.first_screen import FirstScreen, first_screen
 from pinprof.report.trace.sections.whole_run import course_sections
 from pinprof.report.trace.sections.work import kind_sections
-from pinprof.report.trace.step import (
-    AS_TRACED,
-    MIN_DRAWN_SHARE,
-    MIN_NAMED_SHARE_OF_IDLE,
-    SOLE_SHARE_OF_IDLE,
-    bound_fact,
-    division_title,
-    name_of_whole,
-    step_fact,
-    why_idle,
-)
 from pinprof.report.trace.steps_chart import part_times, steps_chart, steps_svg
 from pinprof.report.trace.verdict import advice, headline, not_told, step_length
 from pinprof.report.trace.view import doubt_sections, event_sections, in_short, step_sections
@@ -86,9 +76,9 @@ def _overview(entries: Sequence[Analysis]) -> Markup:
         name = PurePath(profile.path).name
         rank = f"rank {profile.info.rank}: " if profile.info.rank is not None else ""
         link = Markup('<a href="#trace-{}">{}</a>').format(number, rank + name)
-        limit = bound_fact(profile)
+        limit = step.bound_fact(profile)
         first = advice(first_screen(profile, entry.findings)).sentence
-        rows.append((link, step_fact(profile).number, limit.number if limit else NOTHING, first))
+        rows.append((link, step.step_fact(profile).number, limit.number if limit else NOTHING, first))
     return Markup('<nav aria-label="Traces">{}</nav>\n').format(table("The traces of this page", columns, rows))
 
 
@@ -180,9 +170,9 @@ class PagePart(NamedTuple):
 def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoting) -> Iterator[PagePart]:
     """Yield the parts below the timeline: the sections of the report with their charts, by group."""
     profile = entry.profile
-    said = step_fact(profile).meaning  # above, as the length of the step
+    said = step.step_fact(profile).meaning  # above, as the length of the step
     shown_facts = [fact for part in step_sections(profile, is_drawn=True) for fact in part.facts]
-    facts = [fact for fact in shown_facts if said == AS_TRACED or not said.startswith(fact.meaning)]
+    facts = [fact for fact in shown_facts if said == step.AS_TRACED or not said.startswith(fact.meaning)]
     title = "Steps" if profile.steps.count > 1 else f"The {profile.steps.whole}"
     lengths = Section(
         title, notes=[f"{capitalized(name)}: {value}, {why}" for name, value, why, *_ in facts], name="steps"
@@ -217,19 +207,19 @@ def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quo
 def _is_idle_explained(entry: Analysis) -> bool:
     mean = busiest(entry.profile)
     explained_ns = sum(ns for _, ns in entry.findings.verdict.idle)
-    return mean is not None and explained_ns >= SOLE_SHARE_OF_IDLE * mean.idle_ns > 0
+    return mean is not None and explained_ns >= step.SOLE_SHARE_OF_IDLE * mean.idle_ns > 0
 
 
 def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:
     main = busiest(profile)
     bars = [
-        division_bar(profile, mean, division_title(profile, mean))
+        division_bar(profile, mean, step.division_title(profile, mean))
         for mean in profile.parts
         if mean.length_ns and mean is not main
     ]
     if main is not None and main.length_ns:
-        is_plain = not bars and name_of_whole(profile, main) == profile.steps.whole
-        yield division_bar(profile, main, "" if is_plain else division_title(profile, main), verdict)
+        is_plain = not bars and step.name_of_whole(profile, main) == profile.steps.whole
+        yield division_bar(profile, main, "" if is_plain else step.division_title(profile, main), verdict)
     if bars:
         others = Markup("<details><summary>{}</summary>{}</details>")
         yield others.format(counted(len(bars), "other GPU"), lines(bars))
@@ -243,22 +233,22 @@ def division_bar(
     parts = [
         HtmlBarPart(names.get(kind, EVENT_KINDS[kind].label), time, duration(time), EVENT_KINDS[kind].colour)
         for kind, time in part_times(mean).items()
-        if kind != IDLE_KIND and time >= MIN_DRAWN_SHARE * mean.length_ns
+        if kind != IDLE_KIND and time >= step.MIN_DRAWN_SHARE * mean.length_ns
     ]
-    if mean.idle_ns >= MIN_DRAWN_SHARE * mean.length_ns:
+    if mean.idle_ns >= step.MIN_DRAWN_SHARE * mean.length_ns:
         parts += _idle_parts(profile, mean, verdict)
     return shares(caption, parts, longest)
 
 
 def _idle_parts(profile: Profile, mean: MeanStep, verdict: Verdict) -> Iterator[HtmlBarPart]:
-    causes = [(name, ns) for name, ns in verdict.idle if ns >= MIN_NAMED_SHARE_OF_IDLE * mean.idle_ns]
-    if causes and causes[0][1] >= SOLE_SHARE_OF_IDLE * mean.idle_ns:
+    causes = [(name, ns) for name, ns in verdict.idle if ns >= step.MIN_NAMED_SHARE_OF_IDLE * mean.idle_ns]
+    if causes and causes[0][1] >= step.SOLE_SHARE_OF_IDLE * mean.idle_ns:
         causes = [(causes[0][0], mean.idle_ns)]
     rest = mean.idle_ns - sum(ns for _, ns in causes)
     for name, ns in causes:
         yield HtmlBarPart(f"idle: {LIMITS[name].lost}", ns, duration(ns), IDLE_HUES[name])
-    if rest >= MIN_DRAWN_SHARE * mean.length_ns:
-        why = why_idle(profile, mean, verdict)
+    if rest >= step.MIN_DRAWN_SHARE * mean.length_ns:
+        why = step.why_idle(profile, mean, verdict)
         other = "idle: other causes" if causes else f"GPU idle, {why}" if why else "GPU idle"
         yield HtmlBarPart(other, rest, duration(rest), EVENT_KINDS[IDLE_KIND].colour)
 

@@ -13,21 +13,11 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.findings.views import FindingView, brief_views, trace_argument
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
+from pinprof.report.trace import verdict
 from pinprof.report.trace.first_screen import FirstScreen, first_screen, is_of_verdict, removes_more
 from pinprof.report.trace.sections.host import input_remedy, named_lines, parts_of_line, time_of_line
 from pinprof.report.trace.sections.work import DEFAULT_ROWS, kind_sections
 from pinprof.report.trace.step import step_bar
-from pinprof.report.trace.verdict import (
-    advice,
-    headline,
-    how_to_record_gpu,
-    known_headline,
-    next_cause,
-    not_told,
-    other_causes,
-    unanswered,
-    why_no_finding,
-)
 from pinprof.report.trace.view import PARTS_SECTION, doubt_sections, event_sections, in_short, step_sections
 from pinprof.report.view import capitalized_sentence, in_terminal, sentence_text
 from pinprof.report.words import (
@@ -86,15 +76,15 @@ def _full(profile: Profile, findings: Findings, width: int, rows: int) -> Iterab
 
 
 def _verdict(screen: FirstScreen) -> Iterable[RenderableType]:
-    yield section("Why the step takes so long") if known_headline(screen) else Text("")
-    yield Padding(Text(f"{headline(screen)}.", "bold"), (0, 0, 0, 2))
-    yield Padding(Text(printable(advice(screen).sentence)), (0, 0, 0, 2))
-    yield from (bullet(f"{line}.") for line in (other_causes(screen), *not_told(screen)) if line)
+    yield section("Why the step takes so long") if verdict.known_headline(screen) else Text("")
+    yield Padding(Text(f"{verdict.headline(screen)}.", "bold"), (0, 0, 0, 2))
+    yield Padding(Text(printable(verdict.advice(screen).sentence)), (0, 0, 0, 2))
+    yield from (bullet(f"{line}.") for line in (verdict.other_causes(screen), *verdict.not_told(screen)) if line)
 
 
 def _findings(screen: FirstScreen) -> Iterable[RenderableType]:
-    profile, findings, remark = screen.profile, screen.findings, why_no_finding(screen)
-    if not findings and remark == advice(screen).sentence:
+    profile, findings, remark = screen.profile, screen.findings, verdict.why_no_finding(screen)
+    if not findings and remark == verdict.advice(screen).sentence:
         return
     yield section("What to do")
     if remark:
@@ -158,7 +148,7 @@ def _brief(
     yield from conclusion(screen, width)
     shown, quoting = screen.shown[:changes], Quoting(Sources(profile.path, profile.info.made), code)
     answered = {IRREGULAR, *(cause for row in screen.shown for cause in row.rule.answers)}
-    for line in filter(None, (*in_short(profile, screen.verdict.cause), next_cause(screen, answered))):
+    for line in filter(None, (*in_short(profile, screen.verdict.cause), verdict.next_cause(screen, answered))):
         yield hanging(Text("  "), Text(printable(line)))
     if not profile.gpus:
         yield from _slow_lines(profile, quoting)
@@ -167,7 +157,7 @@ def _brief(
         yield Text.assemble(("\nWhat to change", "bold"), _remark_on_first(findings, shown[0].finding))
     for number, row in enumerate(shown, start=1):
         yield from _brief_finding(number, row, quoting, width, is_terse=number > explained)
-    for line in unanswered(screen):
+    for line in verdict.unanswered(screen):
         yield hanging(Text("  "), Text(line))
     yield from _together(screen, len(shown))
     yield from _notes(screen)
@@ -209,7 +199,7 @@ def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
 
 def conclusion(screen: FirstScreen, width: int) -> Iterator[RenderableType]:
     """Yield the verdict in one sentence, and the step as a bar."""
-    yield Text(printable(f"{headline(screen)}."), "bold")
+    yield Text(printable(f"{verdict.headline(screen)}."), "bold")
     bar = list(step_bar(screen.profile, width, screen.verdict))
     if bar:
         yield Text("")
@@ -229,9 +219,9 @@ def _recording_lines(profile: Profile, width: int) -> list[str]:
 def _advice(screen: FirstScreen) -> Iterator[RenderableType]:
     """Yield what to do first, unless the first listed change says it."""
     if not screen.profile.gpus:
-        yield Text(f"\n{printable(how_to_record_gpu(screen.profile))}")
+        yield Text(f"\n{printable(verdict.how_to_record_gpu(screen.profile))}")
     elif screen.first is None or screen.first not in [view.number for view in screen.shown[:1]]:
-        yield Text(f"\n{printable(advice(screen).sentence)}")
+        yield Text(f"\n{printable(verdict.advice(screen).sentence)}")
 
 
 def _brief_finding(
@@ -305,7 +295,7 @@ def _notes(screen: FirstScreen) -> Iterator[RenderableType]:
     brief = [capitalized_sentence(sentence) for part in sections for sentence in part.brief]
     before, after = (
         [f"{capitalized(words)}." for words in said if words]
-        for said in (not_told(screen), [source_of_rates(findings, profile)])
+        for said in (verdict.not_told(screen), [source_of_rates(findings, profile)])
     )
     if notes := [*before, *brief, *after]:
         yield Text("")

@@ -10,6 +10,7 @@ from pinprof.measurement.figures import LOADER_MS
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
 from pinprof.measurement.trust.doubt import Doubt, Withheld, given
 from pinprof.report.findings.views import brief_views
+from pinprof.report.trace import step
 from pinprof.report.trace.sections.copies import copy_section
 from pinprof.report.trace.sections.host import host_section
 from pinprof.report.trace.sections.waits import wait_sections, waits_in_short
@@ -20,17 +21,6 @@ from pinprof.report.trace.sections.work import (
     kinds_in_short,
     op_sections,
     ops_in_short,
-)
-from pinprof.report.trace.step import (
-    AS_TRACED,
-    bound_fact,
-    division_facts,
-    division_title,
-    memory_facts,
-    memory_in_short,
-    share_of_step,
-    stall_facts,
-    step_fact,
 )
 from pinprof.report.view import Fact, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
@@ -81,7 +71,7 @@ def step_sections(profile: Profile, verdict: Verdict = NO_VERDICT, *, is_drawn: 
     `limit` is the cause of the verdict.
     """
     shown, lengths = busiest(profile), list(_lengths(profile))
-    parts = list(stall_facts(profile) if shown and is_drawn else division_facts(profile, verdict))
+    parts = list(step.stall_facts(profile) if shown and is_drawn else step.division_facts(profile, verdict))
     if shown is None:
         yield Section("Step", facts=[*lengths, *parts])
         return
@@ -89,7 +79,9 @@ def step_sections(profile: Profile, verdict: Verdict = NO_VERDICT, *, is_drawn: 
     others = [] if is_drawn else [mean for mean in profile.parts if mean is not shown]
     listed = others[:MAX_LISTED_GPUS]
     parts += (Fact("other GPU", f"GPU {mean.device}", _in_short(mean), is_named=False) for mean in listed)
-    yield Section(division_title(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS_SECTION)
+    yield Section(
+        step.division_title(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS_SECTION
+    )
 
 
 def event_sections(profile: Profile, findings: Findings, *, rows: int | None = None) -> Iterator[Section]:
@@ -127,13 +119,15 @@ def event_sections(profile: Profile, findings: Findings, *, rows: int | None = N
 def in_short(profile: Profile, cause: LimitName | None) -> list[str]:
     """Return what GPU and host work on and wait for, a line each; `cause` is that of the verdict."""
     kernels, ops, collectives = kinds_in_short(profile, cause), ops_in_short(profile), collectives_in_short(profile)
-    return [line for line in (kernels, ops, collectives, memory_in_short(profile), waits_in_short(profile)) if line]
+    return [
+        line for line in (kernels, ops, collectives, step.memory_in_short(profile), waits_in_short(profile)) if line
+    ]
 
 
 def _lengths(profile: Profile) -> Iterator[Fact]:
-    times, length, limit = profile.steps, step_fact(profile), bound_fact(profile)
+    times, length, limit = profile.steps, step.step_fact(profile), step.bound_fact(profile)
     measured = list(precision(profile.whole_run)) if profile.whole_run else []
-    if length.meaning != AS_TRACED:
+    if length.meaning != step.AS_TRACED:
         yield length._replace(meaning=length.meaning.partition(" (")[0]) if measured else length
     yield from measured
     if times.traced_ns is not None:
@@ -141,19 +135,19 @@ def _lengths(profile: Profile) -> Iterator[Fact]:
         parts = ", ".join(f"{name} {duration(time)}" for name, time in named if time is not None)
         where = "the whole trace" if times.whole == "trace" else "in the trace"
         meaning = f"{where}, with the profiler's cost in it ({parts})"
-        name = "as traced" if length.meaning != AS_TRACED else length.name
+        name = "as traced" if length.meaning != step.AS_TRACED else length.name
         yield Fact(name, duration(times.traced_ns), meaning, is_named=False)
     elif profile.withheld.step:
         meaning = f"the step in the trace: {not_shown(profile.withheld.step)}"
         yield Fact("as traced", NOTHING, meaning, is_named=False)
     if limit:
         yield limit
-    yield from memory_facts(profile)
+    yield from step.memory_facts(profile)
 
 
 def _in_short(mean: MeanStep) -> str:
     kernels, exposed, idle = (
-        share_of_step(time, mean) for time in (mean.compute_ns + mean.both_ns, mean.copy_ns, mean.idle_ns)
+        step.share_of_step(time, mean) for time in (mean.compute_ns + mean.both_ns, mean.copy_ns, mean.idle_ns)
     )
     return f"kernels {kernels}, exposed copies {exposed}, idle {idle} of it"
 

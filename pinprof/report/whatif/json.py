@@ -6,28 +6,20 @@ from typing import Annotated
 from msgspec import UNSET, UnsetType
 
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, encoded, filled, one_of
-from pinprof.documents.fields import (
-    BlockerJson,
-    Bound,
-    Guards,
-    Library,
-    PlacedJson,
-    Source,
-    WaitCause,
-)
+from pinprof.documents import fields
 from pinprof.prediction import Prediction, Scenario
 from pinprof.prediction.options import OPTIONS, OptionChange
 from pinprof.prediction.verification import Verification
 from pinprof.trace.tables import Trace
 
 
-class WaitJson(PlacedJson):
+class WaitJson(fields.PlacedJson):
     """What distinguishes a wait from others."""
 
-    cause: WaitCause
+    cause: fields.WaitCause
     op: Annotated[str | None, doc("the op around it")]
-    library: Annotated[Library | None, doc("where it waits in a library")]
-    guards: Guards
+    library: Annotated[fields.Library | None, doc("where it waits in a library")]
+    guards: fields.Guards
 
 
 class ChangeJson(Document):
@@ -37,7 +29,7 @@ class ChangeJson(Document):
     per_step: Annotated[float, doc("waits, copies or calls that it changes")]
     bytes_per_step: Annotated[Bytes | None, doc("bytes of the copies that it changes")]
     sites: Annotated[Sequence[WaitJson], doc("the waits that it is about")]
-    blockers: Annotated[Sequence[BlockerJson], doc("what cuts a CUDA graph into several")]
+    blockers: Annotated[Sequence[fields.BlockerJson], doc("what cuts a CUDA graph into several")]
 
 
 class RankChange(ChangeJson):
@@ -50,12 +42,12 @@ class Predicted(Document, rename={"baseline_ms": "baseline_step_ms", "predicted_
     """The step before and after a change."""
 
     baseline_ms: Annotated[Ms, doc("the step before the change, without the profiler")]
-    baseline_source: Annotated[Source, doc("how that is known")]
+    baseline_source: Annotated[fields.Source, doc("how that is known")]
     predicted_ms: Annotated[Ms, doc("the step after it")]
     range_ms: Annotated[RangeMs, doc("where that lies")]
     speedup: Annotated[float, doc("before by after")]
-    bound_before: Annotated[Bound | None, doc("what sets the pace before")]
-    bound_after: Annotated[Bound | None, doc("what sets the pace after")]
+    bound_before: Annotated[fields.Bound | None, doc("what sets the pace before")]
+    bound_after: Annotated[fields.Bound | None, doc("what sets the pace after")]
 
 
 class UsualJson(Predicted):
@@ -87,7 +79,7 @@ class Verify(
     before: Annotated[str, doc("the trace before the fix")]
     after: Annotated[str, doc("the trace after it")]
     measured_ms: Annotated[Ms, doc("the step of the trace after the fix")]
-    measured_source: Annotated[Source, doc("how that is known")]
+    measured_source: Annotated[fields.Source, doc("how that is known")]
     measured_range_ms: Annotated[RangeMs, doc("where it lies")]
     error: Annotated[Share, doc("how far the prediction lies above the measured step")]
     predicted_saving_ms: Annotated[Ms, doc("what the fix was predicted to save")]
