@@ -10,7 +10,7 @@ from pinprof.prediction import Scenario, predict
 from pinprof.prediction.options import changes_of
 from pinprof.prediction.scenarios import ALL_WAITS, edits_of
 from pinprof.report.findings.views import to_do
-from pinprof.report.whatif.text import prediction_to_text
+from pinprof.report.whatif import prediction_to_text
 
 RECORDED = TRACES / "experiments"
 

@@ -89,8 +89,7 @@ def whatif(
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.prediction import predict_scenario, replay_of
     from pinprof.prediction.options import changes_of, predict_usual
-    from pinprof.report.whatif.json import prediction_to_json
-    from pinprof.report.whatif.text import prediction_to_text, to_overview
+    from pinprof.report.whatif import prediction_to_json, prediction_to_text, to_overview
 
     terminal.check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))
     scenario, usual, machine = _scenario(drop_syncs, machine, options)
@@ -160,7 +159,7 @@ def _next(
     traces: Sequence[str], now: "Prediction", named: "list[tuple[str, str, Prediction]] | None", *, several: bool
 ) -> str:
     """Return what to do next: to predict the change that alone saves most or, after that, to make it and verify it."""
-    from pinprof.report.whatif.text import best_of
+    from pinprof.report.whatif import best_of
 
     if named is not None:
         best = best_of(now, named)
@@ -186,8 +185,7 @@ def verify(before: str, after: str, json_file: str | None, *, force: bool) -> No
       pinprof verify before.json.gz after.json.gz
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.prediction.verification import verify as verified
-    from pinprof.report.whatif.json import verification_to_json
-    from pinprof.report.whatif.text import verified_to_text
+    from pinprof.report.whatif import verification_to_json, verified_to_text
 
     terminal.check_outputs((json_file,), force=force, reads=(before, after))
     inputs.refuse_two_inputs((before, after))

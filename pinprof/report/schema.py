@@ -11,7 +11,7 @@ from pinprof.documents.report import ReportJson
 from pinprof.report.bench import BenchDocument
 from pinprof.report.comparison.json import Compare, CompareBrief
 from pinprof.report.trace.brief_json import ReportBrief
-from pinprof.report.whatif.json import Verify, Whatif
+from pinprof.report.whatif import Verify, Whatif
 
 DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "report": ReportJson,

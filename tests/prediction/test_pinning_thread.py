@@ -17,7 +17,7 @@ from pinprof.prediction.pinning import (
     freed_batches,
     pinning_thread,
 )
-from pinprof.report.whatif.text import prediction_to_text
+from pinprof.report.whatif import prediction_to_text
 from pinprof.rules.rule import Finding
 from pinprof.trace import Trace
 from pinprof.trace.tables import HTOD

@@ -8,8 +8,7 @@ from pinprof.details import details_of
 from pinprof.prediction import Prediction, Scenario, predict
 from pinprof.prediction.options import EVERYTHING, OptionChange, changes_of
 from pinprof.prediction.verification import verify
-from pinprof.report.whatif import json as whatif_json
-from pinprof.report.whatif import text as whatif_text
+from pinprof.report import whatif
 from pinprof.trace import Trace
 
 WIDTH = 110
@@ -33,14 +32,14 @@ def kept(text: str) -> str:
     ],
 )
 def test_a_prediction_reads_as_kept(name: str, scenario: Scenario, golden: Callable[[str, str], None]) -> None:
-    golden(f"whatif-{name}.txt", kept(whatif_text.prediction_to_text(*predicted(name, scenario), width=WIDTH)))
+    golden(f"whatif-{name}.txt", kept(whatif.prediction_to_text(*predicted(name, scenario), width=WIDTH)))
 
 
 def test_the_usual_scenarios_read_as_kept(golden: Callable[[str, str], None]) -> None:
     ((trace, _),), now = predicted("readback_blocking", Scenario())
     pinned = predict(trace, Scenario(pin=True))
     named = [("pinned copies", "--pin", pinned), ("no allocations", "--drop-allocs", now)]
-    golden("whatif-usual.txt", kept(whatif_text.to_overview([trace], now, named, width=WIDTH)))
+    golden("whatif-usual.txt", kept(whatif.to_overview([trace], now, named, width=WIDTH)))
 
 
 @pytest.mark.parametrize(
@@ -49,8 +48,8 @@ def test_the_usual_scenarios_read_as_kept(golden: Callable[[str, str], None]) ->
 def test_a_comparison_reads_as_kept(before: str, after: str, golden: Callable[[str, str], None]) -> None:
     old, new = (analysis_of(TRACES / f"{name}.json.gz") for name in (before, after))
     made = verify(old.details, old.profile, new.details, new.profile)
-    golden(f"verify-{before}-{after}.txt", kept(whatif_text.verified_to_text(old.trace, made, width=WIDTH)))
-    document = fitting(whatif_json.verification_to_json(made))
+    golden(f"verify-{before}-{after}.txt", kept(whatif.verified_to_text(old.trace, made, width=WIDTH)))
+    document = fitting(whatif.verification_to_json(made))
     assert document["schema"] == "pinprof.verify/1"
     assert document["predicted_saving_ms"] == pytest.approx(
         document["baseline_step_ms"] - document["predicted_step_ms"], abs=1e-5

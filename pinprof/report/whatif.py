@@ -1,13 +1,18 @@
-"""Predictions for the terminal: what a change saves and assumes, and what was measured after it."""
+"""`pinprof whatif` and `pinprof verify` as text and JSON: what a change would bring, and what it did bring."""
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
+from msgspec import UNSET, UnsetType
 from rich.console import RenderableType
 from rich.text import Text
 
 from pinprof.analyses.syncs.causes import WAITS, label_of
 from pinprof.analyses.syncs.sites import Site
 from pinprof.comparison.figures import SMALL_DIFFERENCE
+from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, encoded, filled, one_of
+from pinprof.documents import fields
+from pinprof.documents.fields import PlacedJson
 from pinprof.ground.units import between, counted, duration, listed, percent, rate, sizes
 from pinprof.prediction import Prediction, Scenario
 from pinprof.prediction.options import OPTIONS, OptionChange
@@ -30,8 +35,6 @@ RankChanges = tuple[Trace, Sequence[OptionChange]]
 HOW_STEP_KNOWN = HOW_KNOWN | {"given": "as given with --step-ms"}
 SIMPLER_SHARE = 0.9
 """A simpler change that saves this share of what the best one saves is advised in its place."""
-MIN_ADVISED_SHARE_OF_STEP = 0.01
-"""A change that saves a smaller share of the step is not advised."""
 MIN_CHANGE_SHARE_OF_STEP = 0.002
 """A step that changes by a smaller share is unchanged."""
 
@@ -62,7 +65,7 @@ def _paragraphs(ranks: Sequence[RankChanges], prediction: Prediction) -> Iterato
     yield Text(f"{duration(before)} now, {duration(after)} after the change: {brings}.", "bold")
     yield section("Step")
     yield fact(duration(before), f"now, {HOW_STEP_KNOWN[prediction.baseline_source]}")
-    yield fact(duration(after), f"after the change ({between(*prediction.range_ns)}): {brings}")
+    yield fact(duration(after), f"after the change ({between(*prediction.range_ns)})")
     for when, bound in (("now", prediction.bound_before), ("after", prediction.bound_after)):
         yield fact(bound.replace("gpu", "GPU"), f"{when}: {BOUND_WORDS[bound]}")
     if prediction.waits_for_pinning:
@@ -198,8 +201,6 @@ def _best(now: Prediction, named: Sequence[tuple[str, str, Prediction]]) -> str:
     if best is None:
         return "None of these changes saves a measurable time: pinprof report says what limits the step"
     name, options, after = best
-    if after.baseline_ns - after.predicted_ns < MIN_ADVISED_SHARE_OF_STEP * after.baseline_ns:
-        return "None of these changes saves 1 % of the step: pinprof report says what limits it"
     step = between(after.baseline_ns, after.predicted_ns)
     return f"{capitalized(name)} would save most: {step} per step ({options})"
 
@@ -242,14 +243,18 @@ def _verified(before: Trace, verified: Verification) -> Iterator[RenderableType]
             f"only {percent(verified.kernels_alike)} of their kernels per step have the same names: more than the fix "
             "differs between the steps"
         )
-    if not verified.changes:
-        yield from _fixed(before, verified)
     yield section("Step after the fix")
     yield from _verified_steps(verified)
-    if verified.changes:
-        yield from _fixed(before, verified)
-    if verified.is_same_program and verified.kernels_alike < 1:
-        yield bullet(f"{percent(verified.kernels_alike)} of the kernels per step have the same names")
+    yield section("What the fix changed")
+    if not verified.changes:
+        yield bullet(
+            "nothing that the replay knows: the second trace has the same waits, copies and allocations as the "
+            "first, so no saving is predicted"
+        )
+    for change in verified.changes:
+        yield from map(bullet, change_lines(before, change))
+    for site in verified.new_waits:
+        yield bullet(f"new, and not in the prediction: {WAITS[site.cause].label} {where(site)}")
 
 
 def _verified_steps(verified: Verification) -> Iterator[RenderableType]:
@@ -268,14 +273,104 @@ def _verified_steps(verified: Verification) -> Iterator[RenderableType]:
     yield fact(duration(predicted.baseline_ns), f"before the fix, {HOW_STEP_KNOWN[predicted.baseline_source]}")
 
 
-def _fixed(before: Trace, verified: Verification) -> Iterator[RenderableType]:
-    yield section("What the fix changed")
-    if not verified.changes:
-        yield bullet(
-            "nothing that the replay knows: the second trace has the same waits, copies and allocations as the "
-            "first, so no saving is predicted"
-        )
-    for change in verified.changes:
-        yield from map(bullet, change_lines(before, change))
-    for site in verified.new_waits:
-        yield bullet(f"new, and not in the prediction: {WAITS[site.cause].label} {where(site)}")
+# JSON
+
+
+class WaitJson(PlacedJson):
+    """What distinguishes a wait from others."""
+
+    cause: fields.WaitCause
+    op: Annotated[str | None, doc("the op around it")]
+    library: Annotated[fields.Library | None, doc("where it waits in a library")]
+    guards: fields.Guards
+
+
+class ChangeJson(Document):
+    """What one option changes in the program."""
+
+    option: Annotated[str, one_of(OPTIONS), doc("the option of `pinprof whatif`")]
+    per_step: Annotated[float, doc("waits, copies or calls that it changes")]
+    bytes_per_step: Annotated[Bytes | None, doc("bytes of the copies that it changes")]
+    sites: Annotated[Sequence[WaitJson], doc("the waits that it is about")]
+    blockers: Annotated[Sequence[fields.BlockerJson], doc("what cuts a CUDA graph into several")]
+
+
+class RankChange(ChangeJson):
+    """What one option changes in the program of a rank."""
+
+    rank: Annotated[Count | None, doc("the rank")]
+
+
+class Predicted(Document, rename={"baseline_ms": "baseline_step_ms", "predicted_ms": "predicted_step_ms"}):
+    """The step before and after a change."""
+
+    baseline_ms: Annotated[Ms, doc("the step before the change, without the profiler")]
+    baseline_source: Annotated[fields.Source, doc("how that is known")]
+    predicted_ms: Annotated[Ms, doc("the step after it")]
+    range_ms: Annotated[RangeMs, doc("where that lies")]
+    speedup: Annotated[float, doc("before by after")]
+    bound_before: Annotated[fields.Bound | None, doc("what sets the pace before")]
+    bound_after: Annotated[fields.Bound | None, doc("what sets the pace after")]
+
+
+class UsualJson(Predicted):
+    """One of the usual changes."""
+
+    name: Annotated[Words, doc("the change in words")]
+    options: Annotated[str, doc("the options that ask for it")]
+    scenario: Annotated[Scenario, doc("the same as fields")]
+
+
+class Whatif(Predicted, kw_only=True, tag_field="schema", tag="pinprof.whatif/1"):
+    """What `pinprof whatif --json` writes."""
+
+    path: Annotated[str, doc("the trace, or the first of several")]
+    paths: Annotated[Sequence[str], doc("all traces that were replayed together")]
+    scenario: Annotated[Scenario, doc("the changes asked for")]
+    changes: Annotated[Sequence[RankChange], doc("what they change")]
+    scenarios: Annotated[Sequence[UsualJson] | UnsetType, doc("the usual changes, where none was asked for")] = UNSET
+
+
+class Verify(
+    Predicted,
+    tag_field="schema",
+    tag="pinprof.verify/1",
+    rename={"measured_ms": "measured_step_ms", "error": "error_fraction", "is_same_program": "same_program"},
+):
+    """What `pinprof verify --json` writes."""
+
+    before: Annotated[str, doc("the trace before the fix")]
+    after: Annotated[str, doc("the trace after it")]
+    measured_ms: Annotated[Ms, doc("the step of the trace after the fix")]
+    measured_source: Annotated[fields.Source, doc("how that is known")]
+    measured_range_ms: Annotated[RangeMs, doc("where it lies")]
+    error: Annotated[Share, doc("how far the prediction lies above the measured step")]
+    predicted_saving_ms: Annotated[Ms, doc("what the fix was predicted to save")]
+    measured_saving_ms: Annotated[Ms, doc("what it saved")]
+    is_same_program: Annotated[bool, doc("whether the traces seem to be of one program")]
+    kernels_alike: Annotated[Share, doc("kernels per step that both have, by name")]
+    changes: Annotated[Sequence[ChangeJson], doc("what the fix changed, as far as a replay can apply it")]
+    new_waits: Annotated[Sequence[WaitJson], doc("waits that only the trace after has")]
+
+
+def prediction_to_json(
+    ranks: Sequence[tuple[Trace, Sequence[OptionChange]]],
+    prediction: Prediction,
+    named: Sequence[tuple[str, str, Prediction]] | None = None,
+) -> str:
+    """Return a prediction as JSON text; with the usual scenarios, by name and options, if they are given.
+
+    `ranks` are the traces that were replayed together, each with what changes in it.
+    """
+    paths = [trace.path for trace, _ in ranks]
+    changes = [filled(RankChange, change, trace.info) for trace, changes in ranks for change in changes]
+    usual = [filled(UsualJson, after, name=name, options=options) for name, options, after in named or ()]
+    scenarios = UNSET if named is None else usual
+    document = filled(Whatif, prediction, path=paths[0], paths=paths, changes=changes, scenarios=scenarios)
+    return encoded(document)
+
+
+def verification_to_json(verified: Verification) -> str:
+    """Return a prediction and the measured step as JSON text."""
+    before, after = verified.before.path, verified.after.path
+    return encoded(filled(Verify, verified, verified.prediction, before=before, after=after))

@@ -1,1 +1,0 @@
-"""What a change of the code would bring, and what it did bring, as text and JSON."""
