@@ -10,7 +10,7 @@ from pinprof.analysis import Analysis
 from pinprof.comparison import Comparison
 from pinprof.ground.units import duration
 from pinprof.measurement.profile import busiest
-from pinprof.report.comparison.view import DISTRUST_BOTH, events, summary
+from pinprof.report.comparison.view import events, summary
 from pinprof.report.comparison.words import ARROW, step_of, verdict
 from pinprof.report.html import Markup, inline_html, lines, note
 from pinprof.report.page import report_page, top
@@ -18,7 +18,7 @@ from pinprof.report.timeline import SharedTimeline, fragment, framed
 from pinprof.report.timeline.drawn_lanes import MAX_PAGE_EVENTS
 from pinprof.report.timeline.steps import Window, choose_window, window_of_steps
 from pinprof.report.trace.page import division_bar
-from pinprof.report.view import Section, on_page
+from pinprof.report.view import on_page
 from pinprof.trace.links import work_ends
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 
@@ -31,30 +31,20 @@ def to_html(before: Analysis, after: Analysis, comparison: Comparison) -> Markup
     names = [PurePath(profile.path).name for profile in (comparison.before, comparison.after)]
     step, *figures = summary(comparison)
     bars = lines(_bars(comparison))
-    above, below = (
-        [replace(part, name=_first_word(part).lower()) for part in sections]
-        for sections in (figures, events(comparison))
-    )
-    links = [*map(_link, above), ("Timelines", "timelines"), *map(_link, below)]
+    below = list(events(comparison))
+    links = [(name.capitalize(), name) for name in (*(part.name for part in figures), "timelines")]
+    links += [(part.name.capitalize(), part.name) for part in below]
     parts = [
         top("heading", f"{names[0]} {ARROW} {names[1]}", "what changed between two traces", links),
         Markup('<p class="headline">{}.</p>').format(inline_html(verdict(comparison))),
         on_page(replace(step, facts=()) if bars else step, bars),
-        *map(on_page, above),
+        *map(on_page, figures),
         *_timelines(before, after, comparison),
         *map(on_page, below),
         *(note(f"{side.capitalize()}: {profile.path}") for side, profile in comparison.sides),
     ]
     heading = "pinprof: what changed between two traces"
     return report_page(f"pinprof: {names[0]} {ARROW} {names[1]}", heading, lines(parts))
-
-
-def _first_word(part: Section) -> str:
-    return part.title.split()[0].strip(",")
-
-
-def _link(part: Section) -> tuple[str, str]:
-    return "Trust" if part.title == DISTRUST_BOTH else _first_word(part), part.name
 
 
 def _bars(comparison: Comparison) -> Iterator[Markup]:

@@ -7,6 +7,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pinprof.comparison import Comparison
+from pinprof.ground.units import counted
 from pinprof.measurement.profile import busiest
 from pinprof.report.comparison.view import ChangeTable, copies, events, findings, summary, waits
 from pinprof.report.comparison.words import ARROW, notes_on_certainty, verdict
@@ -73,7 +74,7 @@ def _change_lines(changes: ChangeTable) -> Iterator[RenderableType]:
         style = {"gone": "green", "new": "red"}.get(change.status, "")
         yield hanging(Text(f"  {change.status:<8}", style), Text(printable(change.sentence)))
     if (unlisted := len(changes.differing) - MAX_BRIEF_CHANGES) > 0:
-        yield hanging(Text(" " * 10), Text(f"and {unlisted} more {changes.one if unlisted == 1 else changes.several}"))
+        yield hanging(Text(" " * 10), Text(f"and {counted(unlisted, *(f'more {noun}' for noun in changes.nouns))}"))
 
 
 def notes(comparison: Comparison) -> Iterator[str]:

@@ -15,7 +15,6 @@ from pinprof.report.trace.step import bound_fact
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import MAX_CELL, NOTHING, complete_steps, copies_named, cut, doubts, effect_and_remedy
 
-DISTRUST_BOTH = "Before you trust these traces"
 MAX_LISTED_CHANGES = 12
 """The most waits or findings that a terminal lists; further ones are counted."""
 
@@ -36,11 +35,9 @@ class ChangeTable:
     caption: str
     columns: Sequence[Column]
     rows: Sequence[ChangeRow]
-    one: str
-    several: str
+    nouns: tuple[str, str]
+    """What one row is, and what several are."""
     notes: Sequence[str] = ()
-    lists_same: bool = False
-    """Whether a terminal also lists the rows that did not change, since they are few."""
 
     @property
     def differing(self) -> list[ChangeRow]:
@@ -51,14 +48,12 @@ class ChangeTable:
     def section(self) -> Section:
         """The section with all rows; a terminal lists those that changed, and counts the others."""
         rows, listed = [row.cells for row in self.rows], [row.cells for row in self.differing]
-        if self.lists_same:
-            table = ReportTable(self.caption, self.columns, rows, is_named=False)
-            return Section(self.title, tables=[table], notes=self.notes)
         same, more = len(rows) - len(listed), len(listed) - MAX_LISTED_CHANGES
         rest = [f"and {more} more, all in the JSON and on the page"] if more > 0 else []
-        rest += [f"{counted(same, self.one)} as before, within noise"] if same else []
+        rest += [f"{counted(same, *self.nouns)} as before, within noise"] if same else []
         table = ReportTable(self.caption, self.columns, rows, listed[:MAX_LISTED_CHANGES], is_named=False)
-        return Section(self.title, tables=[table], notes=self.notes, left_out=rest)
+        name = self.title.split()[0].strip(",").lower()
+        return Section(self.title, tables=[table], notes=self.notes, left_out=rest, name=name)
 
 
 def summary(comparison: Comparison) -> Iterator[Section]:
@@ -70,7 +65,7 @@ def summary(comparison: Comparison) -> Iterator[Section]:
         for entry in doubts(profile)
     ]
     if notes:
-        yield Section(DISTRUST_BOTH, notes=notes)
+        yield Section("Before you trust these traces", notes=notes, name="trust")
     yield _figures(comparison)
     if "findings" not in comparison.reasons:
         yield findings(comparison).section
@@ -90,26 +85,24 @@ def _step_facts(comparison: Comparison) -> Iterator[Fact]:
 
 
 def _figures(comparison: Comparison) -> Section:
-    columns = [Column("figure"), *number_columns(words.BEFORE, words.AFTER, "difference", "noise"), Column("meaning")]
+    columns = [Column("figure"), *number_columns("before", "after", "difference"), Column("meaning")]
     rows = [
         (
             label,
             words.amount(figure.unit, figure.before.value),
             words.amount(figure.unit, figure.after.value),
             words.difference(figure),
-            words.noise(figure),
             _coloured(words.meaning(figure), words.outcome(figure)),
         )
         for label, figure in words.labels(comparison)
         if words.is_nonzero(figure)
     ]
-    caption = "Overlapped copy time in the whole trace. Noise: spread over steps"
+    caption = "Overlapped copy time in the whole trace"
     reasons = [
         f"not compared: {', '.join(names)} ({reason})" for reason, names in words.not_compared(comparison).items()
     ]
-    return Section(
-        f"Figures, {comparison.per}", tables=[ReportTable(caption, columns, rows, is_named=False)], notes=reasons
-    )
+    table = ReportTable(caption, columns, rows, is_named=False)
+    return Section(f"Figures, {comparison.per}", tables=[table], notes=reasons, name="figures")
 
 
 def _coloured(text: str, style: str) -> Cell:
@@ -130,8 +123,7 @@ def findings(comparison: Comparison) -> ChangeTable:
         "The same rule in the same function is the same finding; each saving is that of fixing it alone",
         [Column("change"), Column("finding"), Column("where"), *number_columns("fixing it saves")],
         list(map(_finding_row, comparison.findings)),
-        "finding",
-        "findings",
+        ("finding", "findings"),
         notes=[] if comparison.findings else ["none in either trace"],
     )
 
@@ -154,8 +146,7 @@ def waits(comparison: Comparison) -> ChangeTable:
         "GPU idle after: from the end of the wait to its next work",
         [*columns, *number_columns("count", "stall", "GPU idle after")],
         [_wait_row(change, comparison.per) for change in comparison.waits],
-        "wait",
-        "waits",
+        ("wait", "waits"),
     )
 
 
@@ -184,10 +175,8 @@ def copies(comparison: Comparison) -> ChangeTable:
             *number_columns("count", "bytes", "time", "exposed", "rate"),
         ],
         [_copy_row(change, comparison.per) for change in comparison.copies],
-        "kind of copies",
-        "kinds of copies",
+        ("kind of copies", "kinds of copies"),
         notes=[words.repinned_sentence(change, comparison.per) for change in comparison.repinned],
-        lists_same=True,
     )
 
 

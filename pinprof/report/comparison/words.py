@@ -11,7 +11,6 @@ from pinprof.measurement.profile import Profile
 from pinprof.report.words import NOTHING, gpu_names, place, saves_or_costs, step_known, whole_place, with_more_sites
 from pinprof.rules.rule import Finding
 
-BEFORE, AFTER = "before", "after"
 BETTER, WORSE = get_args(FigureOutcome)
 ARROW = "->"
 MAX_LISTED_LINES = 4
@@ -56,14 +55,6 @@ def difference(figure: ComparedFigure) -> str:
     times = 1 + figure.fraction
     share = f"{how_many(times)} times as much" if times >= MIN_SHOWN_FACTOR else percent(abs(figure.fraction))
     return f"{difference} ({share})"
-
-
-def noise(figure: ComparedFigure) -> str:
-    """Return what a difference must exceed."""
-    if figure.noise is None:
-        return NOTHING
-    shown = amount(figure.unit, figure.noise)
-    return shown.replace(" %", " points") if figure.unit == "share" else shown
 
 
 def meaning(figure: ComparedFigure) -> str:
@@ -186,8 +177,6 @@ def notes_on_certainty(comparison: Comparison) -> Iterator[str]:
             f"these may not be the same program: {percent(comparison.kernels_alike)} of their kernels "
             f"{comparison.per} have the same names, so more than one change may cause the difference"
         )
-    elif comparison.kernels_alike is not None and comparison.kernels_alike < 1:
-        yield f"{percent(comparison.kernels_alike)} of the kernels {comparison.per} have the same names"
     gpus = [gpu_names(profile) for _, profile in profiles]
     if all(gpus) and gpus[0] != gpus[1]:
         yield f"the GPUs differ: {', '.join(gpus[0])} before, {', '.join(gpus[1])} after"
