@@ -13,7 +13,7 @@ from pinprof.comparison import compare
 from pinprof.measurement.figures import PAGEABLE_BYTES
 from pinprof.measurement.profile import CopySums, Profile
 from pinprof.measurement.trust.doubt import Known
-from pinprof.report.trace.sections.copies import copy_cells
+from pinprof.report.trace.view import copy_cells
 from pinprof.trace.reader.assemble import MAX_COPY_BYTES
 
 PAGEABLE = "HtoD (Pageable -> Device)"

@@ -1,5 +1,6 @@
 """The words that all reports share, and names of the trace made safe to show."""
 
+import re
 from collections.abc import Sequence
 
 from pinprof.analyses.syncs.sites import BareSite
@@ -9,6 +10,7 @@ from pinprof.measurement.trust import FIGURE_KINDS, Doubt
 from pinprof.prediction.predict import Saving
 from pinprof.rules.rule import Finding, Findings, FoundSite, Joint
 from pinprof.rules.sums import at
+from pinprof.trace.frames import called_name
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
 
@@ -22,6 +24,23 @@ TRUST_TITLE = "Before you trust this trace"
 ABSENT_TITLE = "Not in this trace"
 MAX_NAME_CHARS, MAX_CELL, MAX_TEXT_CHARS = 90, 200, 2000
 """Longest texts in characters, of a name, in a cell of a table, and at all; a kernel's name can have thousands."""
+MAX_SHORT_NAME_CHARS = 40
+"""Longest label in characters."""
+
+SHARED_BEGINNING = re.compile(
+    r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: "
+    r"|^(?:ampere|volta|turing|maxwell|pascal|sm\d+_xmma|cutlass\d*_\d+(?:_tensorop|_simt|_wmma)?)_(?=\w)"
+)
+"""Beginnings that many names share; in a narrow rectangle they would leave no room for the rest."""
+WRAPPING_TEMPLATE = re.compile(
+    r"^(?:\w*elementwise_kernel\w*|reduce_kernel|multi_tensor_apply_kernel|Kernel2?|device_kernel"
+    r"|gpu_kernel_impl\w*|[AB]Unary\w*|BinaryFunctor|func_wrapper_t|ReduceOp|TensorList\w*"
+    r"|std|array|function|c10|at|native|cuda|detail|\w+_internal|cutlass|kernel|gemm|TensorIteratorBase|operator|lambda"
+    r"|bool|char|int|long|short|float|double|half|unsigned|signed|const|void|u?int\d*_t|Half|BFloat16|complex)$"
+)
+"""Templates and types of kernels that do a thing which only an argument of theirs names, as torch and CUTLASS do it."""
+NAME_WORD = re.compile(r"(?<!#)\b[A-Za-z_]\w*")
+NAME_ARGUMENTS = re.compile(r"(?<=\w)[<(].*", re.DOTALL)
 
 
 def not_shown(*reasons: Doubt | None) -> str:
@@ -254,3 +273,19 @@ def printable(text: str) -> str:
 def cut(text: str, longest: int = MAX_NAME_CHARS) -> str:
     """Return a text of the trace as `printable`, cut in its middle if it is longer than given."""
     return shortened(printable(text), longest)
+
+
+def short(name: str) -> str:
+    """Return a short form of a name for a narrow rectangle, as plain text.
+
+    A template keeps its own name, or the argument that distinguishes it among many such kernels:
+    `elementwise_kernel<.., CUDAFunctor_add<float>, ..>` becomes `CUDAFunctor_add`. A Python function loses its file.
+    """
+    plain = SHARED_BEGINNING.sub("", printable(name))
+    bare = NAME_ARGUMENTS.sub("", plain)
+    head = called_name(plain) or (plain if bare == plain else bare.rsplit("::", maxsplit=1)[-1])
+    if bare != plain and WRAPPING_TEMPLATE.match(head):
+        words = NAME_WORD.findall(plain[: 20 * MAX_SHORT_NAME_CHARS])
+        named = next((word for word in words if not WRAPPING_TEMPLATE.match(word)), head)
+        head = SHARED_BEGINNING.sub("", named)
+    return head if len(head) <= MAX_SHORT_NAME_CHARS else f"{head[: MAX_SHORT_NAME_CHARS - 1]}…"

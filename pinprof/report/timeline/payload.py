@@ -16,13 +16,12 @@ from pinprof.analyses.copies import EXPOSURES
 from pinprof.analysis import Analysis
 from pinprof.ground.hues import faded, in_the_dark, ink, shades
 from pinprof.ground.intervals import numbered
-from pinprof.report.short_names import short
 from pinprof.report.timeline.drawn_lanes import PageDrawing
 from pinprof.report.timeline.kinds import EVENT_KINDS
 from pinprof.report.timeline.lane import WORK_SOURCE, Columns, Lane, LaneColumn, Names, RowLinks
 from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.steps import Window
-from pinprof.report.words import cut
+from pinprof.report.words import cut, short
 from pinprof.trace.links import work_ends
 from pinprof.trace.tables import NONE, Int64s, Trace
 

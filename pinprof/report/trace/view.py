@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 
+from pinprof.analyses.copies import EXPOSURES
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.serving import DECODE, ServingPhase
 from pinprof.analyses.step_parts import MeanStep
-from pinprof.ground.units import counted, duration, how_many, percent, shortened
+from pinprof.ground.units import counted, duration, how_many, percent, rate, shortened, sizes
 from pinprof.measurement.figures import LOADER_MS
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
 from pinprof.measurement.trust.doubt import Doubt, Withheld, given
 from pinprof.report.findings.views import brief_views
+from pinprof.report.html import Column, number_columns
 from pinprof.report.trace import step
-from pinprof.report.trace.sections.copies import copy_section
 from pinprof.report.trace.sections.host import host_section
 from pinprof.report.trace.sections.waits import wait_sections, waits_in_short
 from pinprof.report.trace.sections.whole_run import course_sections, precision
@@ -22,7 +23,7 @@ from pinprof.report.trace.sections.work import (
     op_sections,
     ops_in_short,
 )
-from pinprof.report.view import Fact, Section, Sentence, Styled
+from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
 from pinprof.rules.rule import Findings
 from pinprof.verdict.step_limits import LimitName
@@ -157,6 +158,64 @@ def _more_gpus(count: int) -> Iterator[str]:
         yield f"and {count - MAX_LISTED_GPUS} more GPUs, all in the JSON report"
 
 
+def copy_section(profile: Profile) -> Section:
+    """Return the table of copies, how much of their time kernels overlap, and why the rest is exposed."""
+    columns = [Column("copy"), Column("host memory")]
+    columns += number_columns("count", "bytes", "time", "overlapped", "exposed", "rate", "host blocked")
+    rows = [] if profile.withheld.copies else list(copy_cells(profile))
+    tables = [ReportTable("Each copy counted by itself", columns, rows)] if rows else []
+    number, meaning = _overlapped(profile)
+    overlap = Fact("overlapped", number, meaning, is_named=False)
+    return Section(
+        "Copies, in the whole trace", facts=[overlap], tables=tables, notes=list(_exposed(profile)), name="copies"
+    )
+
+
+def copy_cells(profile: Profile) -> Iterator[list[str]]:
+    """Yield per group of copies: direction, memory, count, bytes, time, overlapped, exposed, rate, host blocked."""
+    for group in profile.copies:
+        copied, hidden, blocked_ns = given(group.copied), given(group.hidden), given(group.host_blocked_ns)
+        rate_gbps = copied.bandwidth_gbps if copied else None
+        yield [
+            group.direction,
+            NOTHING if group.host_memory == "none" else group.host_memory,
+            str(copied.count) if copied else NOTHING,
+            sizes(copied.bytes, group.unsized) if copied else NOTHING,
+            duration(copied.time_ns) if copied else NOTHING,
+            duration(hidden.overlapped_ns) if hidden else NOTHING,
+            duration(hidden.exposed_ns) if hidden else NOTHING,
+            NOTHING if rate_gbps is None else rate(rate_gbps),
+            NOTHING if blocked_ns is None else duration(blocked_ns),
+        ]
+
+
+def _overlapped(profile: Profile) -> tuple[str, str]:
+    overlap = profile.overlap
+    if isinstance(overlap, Withheld):
+        return NOTHING, f"overlap: {not_shown(overlap.reason)}"
+    if overlap.value.fraction is None:
+        return NOTHING, "overlap: unknown for these copies"
+    known_time = duration(overlap.value.known_ns)
+    return percent(overlap.value.fraction), f"of {known_time} copy time is overlapped by kernels"
+
+
+def _exposed(profile: Profile) -> Iterator[str]:
+    withheld = profile.withheld
+    if withheld.overlap or withheld.causes:
+        yield f"why copies are exposed: {not_shown(withheld.overlap, withheld.causes)}"
+        return
+    times = [copied.time_ns for group in profile.copies if (copied := given(group.copied))]
+    shared_ns = sum(times) - (given(profile.copy_ns) or 0)
+    if shared_ns:
+        shared = duration(shared_ns)
+        yield f"copies overlap each other for {shared}: this counts once here, and for each copy in the table"
+    for group in profile.exposed:
+        reason, count, exposed_ns = given(group.reason), given(group.count), given(group.exposed_ns)
+        if reason is not None and count is not None and exposed_ns is not None:
+            copies = counted(count, "copy", "copies")
+            yield f"{duration(exposed_ns)} exposed in {copies}: {EXPOSURES[reason].sentence}"
+
+
 def _input(profile: Profile) -> Section:
     loader, notes = profile.loader, []
     wait_ns = given(LOADER_MS.of(profile))
@@ -220,8 +279,8 @@ def _words_of_phase(phase: ServingPhase) -> Iterator[str]:
     requests = f" of {counted(phase.requests, 'request')}" if phase.requests else ""
     tokens = ""
     if phase.tokens:
-        of_batch, rate = counted(phase.tokens, "token"), phase.tokens / phase.step_ns * SECOND_NS
-        tokens = f" and {of_batch}, {rate:,.0f} tokens per second"
+        of_batch, per_second = counted(phase.tokens, "token"), phase.tokens / phase.step_ns * SECOND_NS
+        tokens = f" and {of_batch}, {per_second:,.0f} tokens per second"
     yield f"{counted(phase.count, 'batch', 'batches')}{requests}{tokens}"
     if phase.launches:
         graphs = f"{how_many(phase.graphs)} of them of CUDA graphs" if phase.graphs else "none of a CUDA graph"

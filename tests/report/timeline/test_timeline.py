@@ -14,7 +14,6 @@ from recordings import WORKLOADS, analysis_of, each_recording
 from trace_builder import SIDE, TraceBuilder, without_known_events
 
 from pinprof.analysis import Analysis
-from pinprof.report.short_names import short
 from pinprof.report.timeline import fragment
 from pinprof.report.timeline.drawn_lanes import PageDrawing, figure_in_words, lanes_of_page, lanes_that_fit
 from pinprof.report.timeline.figure import timeline_chart
@@ -22,6 +21,7 @@ from pinprof.report.timeline.lane import BAND_SOURCE, OP_SOURCE, Drawing, Hidden
 from pinprof.report.timeline.lane_context import LaneContext
 from pinprof.report.timeline.payload import PackedColumns
 from pinprof.report.timeline.steps import choose_window, window_of_steps
+from pinprof.report.words import short
 from pinprof.trace.tables import Trace
 
 

@@ -8,7 +8,7 @@ from trace_builder import TraceBuilder
 
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.page import to_html
-from pinprof.report.trace.sections.work import DEFAULT_ROWS, kernel_label
+from pinprof.report.trace.sections.work import DEFAULT_ROWS
 from pinprof.report.trace.text import trace_to_text
 
 WHERE = {"file": None, "line": None, "function": None, "places": 0, "module": None, "modules": 0}
@@ -121,16 +121,3 @@ def test_the_terminal_has_the_costliest_five_and_more_or_all_if_asked(tmp_path: 
     assert "kernel6(" in whole
     assert "--json" not in whole
     assert row_of(whole, "aten::op1")[1:4] == ["1", "50.0 µs", "50.0 µs"]
-
-
-@pytest.mark.parametrize(
-    ("name", "label"),
-    [
-        ("void at::native::(anonymous namespace)::softmax<float>(float*)", "softmax<float>(float*)"),
-        ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
-        ("cat::nap", "cat::nap"),
-        ("x" * 60, "x" * 47 + "…"),
-    ],
-)
-def test_a_kernel_is_labelled_by_what_is_its_own(name: str, label: str) -> None:
-    assert kernel_label(name) == label

@@ -1,6 +1,5 @@
 """What the GPU and the host work on: phases, kinds of kernels, kernels by GPU time, ops by host time."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from pinprof.analyses.by_name.kernel_kinds import KindTime
@@ -11,9 +10,8 @@ from pinprof.ground.units import counted, duration, how_many, percent
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.html import Column, number_columns
-from pinprof.report.short_names import short
 from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
-from pinprof.report.words import NOTHING, not_shown, place, printable, short_place, with_more
+from pinprof.report.words import NOTHING, not_shown, place, printable, short, short_place, with_more
 from pinprof.trace.vendors import AMD_KERNEL
 from pinprof.verdict.step_limits import GPU
 
@@ -25,10 +23,6 @@ MIN_SHARE_ON_CORES, MAX_SHARE_OFF_CORES = 0.95, 0.05
 """Kernels of a kind run on tensor cores if at least this share of their time is there; they do not, up to the other."""
 DEFAULT_ROWS = 5
 """Rows of a table in a terminal, unless more are asked for."""
-MAX_KERNEL_LABEL_CHARS = 48
-"""Longest label of a kernel in characters."""
-COMMON_NAME_PARTS = re.compile(r"^void |\(anonymous namespace\)::|\b(at::native|at|c10|std)::")
-"""Parts that the names of many kernels share."""
 WITHOUT_PROFILER = "without profiler"
 KIND_COLUMNS = (Column("kind"), *number_columns("count", "time", "of all kernels"), Column("tensor cores"))
 OP_COLUMNS = ("op", "called by", "count", "own time", "mean", "of host time", WITHOUT_PROFILER, "stall")
@@ -154,7 +148,7 @@ def _withheld(title: str, name: str, why: Withheld) -> Section:
 def _kernel_cells(profile: Profile, sums: KernelSums, row: KernelTime) -> tuple[Cell, ...]:
     steps, of_step = profile.steps.divisor, step_share(profile, sums, row)
     return (
-        Styled(kernel_label(row.name), "code"),
+        Styled(short(row.name), "code"),
         ", ".join(filter(None, (printable(row.op) if row.op else "", _origin(row.origin)))) or NOTHING,
         how_many(row.count / steps),
         duration(row.time_ns / steps),
@@ -251,9 +245,3 @@ def _origin(origin: Origin) -> str:
     where = with_more(place(short_place(origin.place)), origin.places)
     module = with_more(f"in {printable(origin.module)}" if origin.module else "", origin.modules)
     return ", ".join(filter(None, (where, module)))
-
-
-def kernel_label(name: str) -> str:
-    """Return the beginning of a kernel's name without the parts that many names share."""
-    plain = COMMON_NAME_PARTS.sub("", printable(name))
-    return plain if len(plain) <= MAX_KERNEL_LABEL_CHARS else plain[: MAX_KERNEL_LABEL_CHARS - 1] + "…"
