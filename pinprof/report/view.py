@@ -58,8 +58,6 @@ class Fact(NamedTuple):
     meaning: str
     is_named: bool = True
     """Whether its name is shown; some meanings need none."""
-    mark: str = ""
-    """The character that draws it in a bar of the terminal."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def in_terminal(section: Section, drawn: Iterable[RenderableType] = ()) -> Itera
     yield from drawn
     for fact in section.facts:
         meaning = f"{fact.name}: {fact.meaning}" if fact.is_named else fact.meaning
-        yield terminal.fact(fact.number, f"{fact.mark} {meaning}".lstrip())
+        yield terminal.fact(fact.number, meaning)
     for table in section.tables:
         rows = table.rows if table.listed is None else table.listed
         if rows:

@@ -80,7 +80,9 @@ def _step_facts(comparison: Comparison) -> Iterator[Fact]:
     for side, profile in comparison.sides:
         (number, how), limit = words.step_of(profile), bound_fact(profile)
         yield Fact(
-            f"step {side}", number, "; ".join([how, complete_steps(profile), *([limit.meaning] if limit else [])])
+            f"step {side}",
+            number,
+            "; ".join([how, complete_steps(profile), *([f"bound by {limit.number}"] if limit else [])]),
         )
 
 

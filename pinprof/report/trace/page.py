@@ -171,7 +171,7 @@ def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoti
     """Yield the parts below the timeline: the sections of the report with their charts, by group."""
     profile = entry.profile
     said = step.step_fact(profile).meaning  # above, as the length of the step
-    shown_facts = [fact for part in step_sections(profile, is_drawn=True) for fact in part.facts]
+    shown_facts = [fact for part in step_sections(profile) for fact in part.facts]
     facts = [fact for fact in shown_facts if said == step.AS_TRACED or not said.startswith(fact.meaning)]
     title = "Steps" if profile.steps.count > 1 else f"The {profile.steps.whole}"
     lengths = Section(

@@ -1,7 +1,6 @@
 """The step: where its time goes, as facts and as one bar for the terminal, and the peak of the GPUs' memory."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -15,25 +14,14 @@ from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.ground.units import counted, duration, percent, size
 from pinprof.measurement.figures import STALL_MS, SYNCS, WORKED_MS
-from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest, busiest_idle_times, divide, gpu_of, idle_times
+from pinprof.measurement.profile import Profile, busiest, divide, gpu_of, idle_times
 from pinprof.measurement.trust.doubt import Withheld, given
-from pinprof.replay.bound import BOUND_BY_COLLECTIVES, BOUND_BY_GPU, BOUND_BY_HOST, BOUND_BY_INPUT, is_gpu_bound
 from pinprof.report.view import Fact
 from pinprof.report.words import NOTHING, cut, known_length, not_shown, step_known
 from pinprof.verdict.step_limits import LIMITS
 from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 AS_TRACED = "as traced, with the profiler's cost in it"
-WAITS_FOR_LAUNCHES = "the GPU mostly waits for launches"
-IDLE_AROUND_WORK = "the GPU is mostly idle before its first work and after its last"
-WAITS_FOR_STAGING = "the GPU mostly waits for the host, which stages pageable copies piece by piece"
-ALWAYS_WORKS = "the GPU computes or copies nearly all the time"
-CANNOT_START = "queued work of the GPU cannot start yet"
-WAITS_FOR_OTHERS = {
-    BOUND_BY_INPUT: "the GPU mostly waits for the next batch",
-    BOUND_BY_COLLECTIVES: "the GPU is mostly in collectives, or waits for other ranks in them",
-}
-"""What the GPU does if neither it nor the host sets the pace."""
 SOLE_SHARE_OF_IDLE = 0.9
 """A limit that costs this share of the idle time is named alone."""
 MIN_NAMED_SHARE_OF_IDLE, MAX_LIMITS_NAMED = 0.1, 2
@@ -51,10 +39,6 @@ BAR_INDENT = 2
 KERNEL_MARK, COLLECTIVE_MARK, COPY_MARK, MEMSET_MARK, IDLE_MARK = "█▒▓=░"
 """The characters that draw the parts of a step."""
 AROUND_WORK = "before its first work and after its last"
-ALWAYS_NAMED = KERNEL_MARK + IDLE_MARK
-"""The parts that a full report always names."""
-NOT_LATE = {"kernel_wait": CANNOT_START, OUTSIDE_WORK: IDLE_AROUND_WORK}
-"""Causes of most idle time, other than late launches, although the host sets the pace."""
 LEGEND_GAP = "   "
 """Separates the entries of a legend."""
 MAX_PEAKS = 2
@@ -68,9 +52,6 @@ class BarPart(NamedTuple):
     mark: str
     ns: float
     more: str = ""
-    """A remark that is always shown."""
-    overlap: str = ""
-    """The time that it shares with another part."""
 
 
 def name_of_whole(profile: Profile, mean: MeanStep) -> str:
@@ -79,51 +60,20 @@ def name_of_whole(profile: Profile, mean: MeanStep) -> str:
 
 
 def bound_fact(profile: Profile) -> Fact | None:
-    """Return what sets the pace of the step, and what the GPU does; None if that is not known.
+    """Return what sets the pace of the step; None if that is not known.
 
     The verdict says why the step is long, which can differ: copies that the host stages are host-bound.
     """
-    if not profile.bound:
-        return None
-    if profile.bound == BOUND_BY_HOST:
-        meaning = _by_host(profile)
-    elif profile.bound == BOUND_BY_GPU:
-        meaning = ALWAYS_WORKS if is_gpu_bound(profile.steps.busy_ns or 0.0, profile.step_ns or 0.0) else CANNOT_START
-    else:
-        meaning = WAITS_FOR_OTHERS[profile.bound]
-    return Fact("bound by", profile.bound.replace("gpu", "GPU"), meaning, is_named=False)
+    pace = f"sets the pace of the {profile.steps.whole}"
+    return Fact("bound by", profile.bound.replace("gpu", "GPU"), pace, is_named=False) if profile.bound else None
 
 
-def _by_host(profile: Profile) -> str:
-    """Return what the busiest GPU does if the host is the limit.
-
-    The host stages copies if the GPU spends more time in exposed pageable copies than without work.
-    """
-    staged = sum(given(group.exposed_ns) or 0 for group in profile.exposed if given(group.reason) == "pageable")
-    if staged > sum(sum(idle_times(profile, gpu).values()) for gpu in profile.gpus):
-        return WAITS_FOR_STAGING
-    times = busiest_idle_times(profile)
-    half = sum(times.values()) / 2
-    return next((meaning for cause, meaning in NOT_LATE.items() if times.get(cause, 0) > half), WAITS_FOR_LAUNCHES)
-
-
-def division_facts(profile: Profile, verdict: Verdict = NO_VERDICT) -> Iterator[Fact]:
-    """Yield how the step divides on the busiest GPU, and how long the host waits."""
-    mean, why = busiest(profile), profile.withheld
-    if mean is not None:
-        yield from map(partial(_of_part, profile, mean), _long_parts(step_parts(profile, mean, verdict), ALWAYS_NAMED))
-    elif profile.gpus and (reason := not_shown(why.step, why.per_step, why.busy, why.overlap)):
+def undivided_facts(profile: Profile) -> Iterator[Fact]:
+    """Yield why it is not shown where the step goes, and how long the GPU works."""
+    why = profile.withheld
+    if profile.gpus and (reason := not_shown(why.step, why.per_step, why.busy, why.overlap)):
         yield Fact("where it goes", NOTHING, reason)
         yield from gpu_work_facts(profile) if why.step else ()
-    yield from stall_facts(profile)
-
-
-def _of_part(profile: Profile, mean: MeanStep, part: BarPart) -> Fact:
-    name = part.name
-    if len(profile.parts) > 1:
-        name = f"{name.removeprefix('GPU ')} on GPU {mean.device}"
-    words = (f"{share_of_step(part.ns, mean)} of the {name_of_whole(profile, mean)}", part.overlap, part.more)
-    return Fact(name, duration(part.ns), ", ".join(filter(None, words)), mark=part.mark)
 
 
 def gpu_work_facts(profile: Profile) -> Iterator[Fact]:
@@ -197,19 +147,19 @@ def step_fact(profile: Profile) -> Fact:
 
 
 def step_bar(
-    profile: Profile, width: int, verdict: Verdict = NO_VERDICT, *, has_legend: bool = True
+    profile: Profile, width: int, verdict: Verdict = NO_VERDICT, *, is_titled: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield the step of the busiest GPU as a bar with its legend, if it is known."""
+    """Yield the step of the busiest GPU as a bar with its legend, if it is known; a title says what it is of."""
     mean, room = busiest(profile), min(width - 2 * BAR_INDENT, MAX_BAR_COLUMNS)
     if mean is None or not mean.length_ns:
         return
     parts = step_parts(profile, mean, verdict)
-    lines = [bar_text(parts, room), *(legend_lines(parts, room) if has_legend else ())]
+    lines = [bar_text(parts, room), *legend_lines(parts, room)]
     others = [share_of_step(other.idle_ns, other) for other in profile.parts if other is not mean]
-    if others and has_legend:
+    if others:
         named = "the other GPU is" if len(others) == 1 else f"the other {len(others)} GPUs are"
         lines.append(f"This is GPU {mean.device}; {named} idle for {', '.join(others)}.")
-    if has_legend and _is_longer(profile, mean):
+    if not is_titled and _is_longer(profile, mean):
         lines.append(f"As traced: {LONGER_WORK}.")
     for line in lines:
         yield Padding(Text(line), (0, 0, 0, BAR_INDENT))
@@ -217,12 +167,11 @@ def step_bar(
 
 def step_parts(profile: Profile, mean: MeanStep, verdict: Verdict = NO_VERDICT) -> list[BarPart]:
     """Return the parts of a mean step, which add up to it."""
-    division, both = divide(profile, mean), duration(mean.both_ns)
-    overlaps = (f"{both} of it overlaps copies", f"another {both} overlaps kernels") if mean.both_ns else ("", "")
+    division = divide(profile, mean)
     return [
-        BarPart("kernels", KERNEL_MARK, division.kernels_ns, overlap=overlaps[0]),
+        BarPart("kernels", KERNEL_MARK, division.kernels_ns),
         BarPart("collectives alone", COLLECTIVE_MARK, division.collectives_ns),
-        BarPart("exposed copies", COPY_MARK, division.copies_ns, overlap=overlaps[1]),
+        BarPart("exposed copies", COPY_MARK, division.copies_ns),
         BarPart("memsets", MEMSET_MARK, division.memsets_ns),
         BarPart("GPU idle", IDLE_MARK, mean.idle_ns, why_idle(profile, mean, verdict)),
     ]
@@ -269,9 +218,9 @@ def legend_lines(parts: Sequence[BarPart], width: int) -> list[str]:
     return lines
 
 
-def _long_parts(parts: Sequence[BarPart], always: str = "") -> list[BarPart]:
+def _long_parts(parts: Sequence[BarPart]) -> list[BarPart]:
     whole = sum(part.ns for part in parts)
-    return [part for part in parts if part.mark in always or (part.ns > 0 and part.ns >= MIN_DRAWN_SHARE * whole)]
+    return [part for part in parts if part.ns > 0 and part.ns >= MIN_DRAWN_SHARE * whole]
 
 
 def memory_in_short(profile: Profile) -> str:

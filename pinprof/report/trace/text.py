@@ -67,8 +67,10 @@ def _full(profile: Profile, findings: Findings, width: int, rows: int) -> Iterab
     yield Text(recording_line(profile))
     screen = first_screen(profile, findings)
     yield from _verdict(screen)
-    for part in (*doubt_sections(profile), *step_sections(profile, findings.verdict)):
-        yield from in_terminal(part, step_bar(profile, width, has_legend=False) if part.name == PARTS_SECTION else ())
+    for part in (*doubt_sections(profile), *step_sections(profile)):
+        yield from in_terminal(
+            part, step_bar(profile, width, findings.verdict, is_titled=True) if part.name == PARTS_SECTION else ()
+        )
     if profile.gpus or findings:
         yield from _findings(screen)
     for part in (*kind_sections(profile), *event_sections(profile, findings, rows=rows)):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pinprof.analyses.copies import EXPOSURES
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.serving import DECODE, ServingPhase
-from pinprof.analyses.step_parts import MeanStep
 from pinprof.ground.units import counted, duration, how_many, percent, rate, shortened, sizes
 from pinprof.measurement.figures import LOADER_MS
 from pinprof.measurement.profile import GpuSums, Profile, busiest, idle_outside
@@ -27,7 +26,6 @@ from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
 from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
 from pinprof.rules.rule import Findings
 from pinprof.verdict.step_limits import LimitName
-from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
 PARTS_SECTION = "parts"
 """The section with the bar of the step."""
@@ -66,23 +64,14 @@ def _known_already(profile: Profile) -> set[str]:
     return known | ({"profiler_cost"} if is_measured else set())
 
 
-def step_sections(profile: Profile, verdict: Verdict = NO_VERDICT, *, is_drawn: bool = False) -> Iterator[Section]:
-    """Yield how long the step is, and where its time goes; `is_drawn` leaves out what a bar of the step shows.
-
-    `limit` is the cause of the verdict.
-    """
-    shown, lengths = busiest(profile), list(_lengths(profile))
-    parts = list(step.stall_facts(profile) if shown and is_drawn else step.division_facts(profile, verdict))
+def step_sections(profile: Profile) -> Iterator[Section]:
+    """Yield how long the step is, and, for the bar of where its time goes, its title and how long the host waits."""
+    shown, stalls = busiest(profile), list(step.stall_facts(profile))
     if shown is None:
-        yield Section("Step", facts=[*lengths, *parts])
+        yield Section("Step", facts=[*_lengths(profile), *step.undivided_facts(profile), *stalls])
         return
-    yield Section("Step", facts=lengths)
-    others = [] if is_drawn else [mean for mean in profile.parts if mean is not shown]
-    listed = others[:MAX_LISTED_GPUS]
-    parts += (Fact("other GPU", f"GPU {mean.device}", _in_short(mean), is_named=False) for mean in listed)
-    yield Section(
-        step.division_title(profile, shown), facts=parts, notes=list(_more_gpus(len(others))), name=PARTS_SECTION
-    )
+    yield Section("Step", facts=list(_lengths(profile)))
+    yield Section(step.division_title(profile, shown), facts=stalls, name=PARTS_SECTION)
 
 
 def event_sections(profile: Profile, findings: Findings, *, rows: int | None = None) -> Iterator[Section]:
@@ -144,13 +133,6 @@ def _lengths(profile: Profile) -> Iterator[Fact]:
     if limit:
         yield limit
     yield from step.memory_facts(profile)
-
-
-def _in_short(mean: MeanStep) -> str:
-    kernels, exposed, idle = (
-        step.share_of_step(time, mean) for time in (mean.compute_ns + mean.both_ns, mean.copy_ns, mean.idle_ns)
-    )
-    return f"kernels {kernels}, exposed copies {exposed}, idle {idle} of it"
 
 
 def _more_gpus(count: int) -> Iterator[str]:

@@ -47,7 +47,7 @@ def test_json_has_kernels_per_step_and_as_shares_of_the_gpu_and_of_the_step(tmp_
     trace = document(training(), tmp_path)
     first, second = trace["kernels"]
     assert first == {
-        "name": "void at::native::kernel0",
+        "name": "void at::native::kernel0(float*)",
         "kind": "other",
         "count": 1,
         "ms": 0.05,
@@ -59,7 +59,7 @@ def test_json_has_kernels_per_step_and_as_shares_of_the_gpu_and_of_the_step(tmp_
         "op": "aten::op0",
         **WHERE,
     }
-    assert (second["name"], second["ms"]) == ("void at::native::kernel1", 0.045)
+    assert (second["name"], second["ms"]) == ("void at::native::kernel1(float*)", 0.045)
     kinds = trace["kernel_sums"].pop("kinds")
     assert kinds == [{"kind": "other", "count": 2, "ms": 0.095, "share": 1, "tensor_core_ms": None}]
     assert trace["kernel_sums"] == {"names": 2, "left_out": 0, "left_out_ms": 0, "ms": 0.095, "busy_ms": 0.095}
@@ -110,9 +110,7 @@ def test_what_is_withheld_is_nowhere(tmp_path: Path) -> None:
 def test_the_terminal_has_the_costliest_five_and_more_or_all_if_asked(tmp_path: Path) -> None:
     builder = training(kernels=7)
     short, more, whole = text(builder, tmp_path), text(builder, tmp_path, 6), text(builder, tmp_path, 99)
-    assert row_of(short, "kernel0") == [
-        *("kernel0", "aten::op0", "1", "50.0 µs", "50.0 µs", "20 %", "10 %")
-    ]
+    assert row_of(short, "kernel0") == [*("kernel0", "aten::op0", "1", "50.0 µs", "50.0 µs", "20 %", "10 %")]
     assert "kernel4" in short
     assert "kernel5" not in short
     assert "and 2 more kernels by name: --json" in short

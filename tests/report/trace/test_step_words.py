@@ -10,7 +10,7 @@ from recordings import OF_A_GPU, TRACES, analysis_of, each_recording, full_text_
 from rich.padding import Padding
 from trace_builder import SIDE, TraceBuilder
 
-from pinprof.ground.units import duration
+from pinprof.ground.units import duration, percent
 from pinprof.measurement.figures import STALL_MS
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile, busiest
@@ -18,13 +18,14 @@ from pinprof.measurement.trust.doubt import Withheld, given
 from pinprof.report.trace.sections.waits import remarks
 from pinprof.report.trace.step import (
     MIN_DRAWN_SHARE,
+    BarPart,
     bound_fact,
-    division_facts,
     division_title,
     stall_facts,
     step_bar,
     step_fact,
     step_parts,
+    undivided_facts,
 )
 from pinprof.report.view import Fact
 from pinprof.trace import read_trace
@@ -60,14 +61,15 @@ def recorded(name: str) -> Profile:
 def test_the_parts_of_a_step_add_up_to_it_and_say_what_they_are_of(tmp_path: Path) -> None:
     profile = measured(training(), tmp_path)
     assert step_fact(profile) == Fact("step", "900 µs", "measured without profiler", is_named=False)
-    assert list(division_facts(profile)) == [
-        Fact("kernels", "400 µs", "44 % of the step, 100 µs of it overlaps copies", mark="█"),
-        Fact("exposed copies", "200 µs", "22 % of the step, another 100 µs overlaps kernels", mark="▓"),
-        Fact("GPU idle", "300 µs", "33 % of the step, mostly has no work after a host wait", mark="░"),
-        Fact("host stalls", "690 µs", "77 % of the step, in 1 wait"),
-    ]
     mean = busiest(profile)
     assert mean
+    parts = [part for part in step_parts(profile, mean) if part.ns]
+    assert parts == [
+        BarPart("kernels", "█", 400_000),
+        BarPart("exposed copies", "▓", 200_000),
+        BarPart("GPU idle", "░", 300_000, "mostly has no work after a host wait"),
+    ]
+    assert list(stall_facts(profile)) == [Fact("host stalls", "690 µs", "77 % of the step, in 1 wait")]
     assert division_title(profile, mean) == "Where the step goes on GPU 0: 900 µs, without the profiler"
 
 
@@ -91,33 +93,16 @@ def test_work_that_takes_longer_than_the_step_is_not_cut_and_is_said(tmp_path: P
         "Where the traced step goes on GPU 0: 600 µs, the GPU's work, which takes longer in the trace than the step "
         "without the profiler"
     )
-    assert [fact.meaning.partition(",")[0] for fact in division_facts(profile)][:3] == [
-        "67 % of the traced step",
-        "33 % of the traced step",
-        "0 % of the traced step",
-    ]
     for of, is_said in ((profile, True), (measured(training(plain_ms=0.9), tmp_path), False)):
         bar = "\n".join(str(line.renderable) for line in step_bar(of, 120) if isinstance(line, Padding))
         assert "exposed copies 200 µs" in bar
         assert ("As traced: the GPU's work, which takes longer in the trace than the step" in bar) is is_said
 
 
-def test_the_host_that_stages_copies_is_not_said_to_launch_late(tmp_path: Path) -> None:
-    builder = training()
-    for number in range(3):
-        builder.copy("HtoD (Pageable -> Device)", 1000 * number + 702, 290, launch=1000 * number + 701, call=285)
-    limit = bound_fact(measured(builder, tmp_path))
-    assert limit
-    assert limit.meaning.endswith("which stages pageable copies piece by piece")
-    late = bound_fact(recorded("small_kernels"))
-    assert late
-    assert late.meaning == "the GPU mostly waits for launches"
-
-
 def test_a_trace_without_steps_has_parts_of_the_trace(tmp_path: Path) -> None:
     profile = measured(training(annotated=False), tmp_path)
     assert step_fact(profile).name == "trace"
-    assert all("of the trace" in fact.meaning for fact in division_facts(profile))
+    assert all("of the trace" in fact.meaning for fact in stall_facts(profile))
 
 
 def test_what_the_trace_is_not_fit_for_is_not_divided(tmp_path: Path) -> None:
@@ -125,7 +110,7 @@ def test_what_the_trace_is_not_fit_for_is_not_divided(tmp_path: Path) -> None:
     builder.activity("kernel", "k", 2800, 400, correlation=0, device=0, stream=7)  # which no step launched
     profile = measured(builder, tmp_path)
     assert isinstance(profile.mean_steps, Withheld)
-    (only,) = division_facts(profile)
+    (only,) = undivided_facts(profile)
     assert only.number == "-"
     assert only.meaning.startswith("not shown (")
 
@@ -137,23 +122,20 @@ def test_cards_bar_terminal_and_json_of_every_recording_agree(path: Path) -> Non
     document = fitting(json_of(path))["traces"][0]
     page = Page(page_of(path)).text.replace("\N{NO-BREAK SPACE}", " ")
     terminal = " ".join(full_text_of(path).split())
-    mean, limit, facts = busiest(profile), bound_fact(profile), list(division_facts(profile, findings.verdict))
+    mean, limit = busiest(profile), bound_fact(profile)
     assert mean
     assert limit
     assert limit.meaning in page
     assert limit.meaning in terminal
     assert division_title(profile, mean) in terminal
-    assert all(
-        f"{fact.number} {fact.mark} {fact.name}: {fact.meaning}".replace("  ", " ") in terminal for fact in facts
-    )
-    marks = {fact.mark for fact in facts}
-    parts = [part for part in step_parts(profile, mean) if part.ns >= MIN_DRAWN_SHARE * mean.length_ns > 0]
-    assert all(part.mark in marks for part in parts)
+    parts = step_parts(profile, mean, findings.verdict)
+    whole = sum(part.ns for part in parts)
+    shown = [part for part in parts if part.ns >= MIN_DRAWN_SHARE * whole > 0]
+    assert all(f"{part.mark} {part.name} {duration(part.ns)}, {percent(part.ns / whole)}" in terminal for part in shown)
     assert all(f"Host stalls: {fact.number}, {fact.meaning}" in page for fact in stall_facts(profile))
-    numbers = {fact.name.removesuffix(f" on GPU {mean.device}").removeprefix("GPU "): fact.number for fact in facts}
-    assert numbers["kernels"] == duration(mean.compute_ns - mean.collective_ns + mean.both_ns)
-    assert mean.copy_ns < MIN_DRAWN_SHARE * mean.length_ns or numbers["exposed copies"] == duration(mean.copy_ns)
-    assert numbers["idle"] == duration(mean.idle_ns)
+    times = {part.name: part.ns for part in parts}
+    assert times["kernels"] == mean.compute_ns - mean.collective_ns + mean.both_ns
+    assert (times["exposed copies"], times["GPU idle"]) == (mean.copy_ns, mean.idle_ns)
     alone = "kernels alone" if mean.both_ns else "kernels"
     named = {alone: mean.compute_ns - mean.collective_ns, "collectives alone": mean.collective_ns}
     for label, time in (named | {"exposed copies": mean.copy_ns}).items():
