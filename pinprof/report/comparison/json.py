@@ -1,7 +1,7 @@
 """`pinprof compare --json`, whole and `--brief`: fields named as in the report, in milliseconds, bytes and GB/s."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias
 
 from pinprof.comparison import ComparedFigure, Comparison, StepVerdict, Value, changes
 from pinprof.comparison.figures import FigureOutcome
@@ -23,6 +23,7 @@ from pinprof.documents.findings import FindingJson, FindingSite
 from pinprof.documents.waits import SiteJson
 from pinprof.ground.units import ms
 from pinprof.measurement.profile import Profile
+from pinprof.report.comparison import view
 from pinprof.report.comparison.text import notes
 from pinprof.report.comparison.words import verdict
 from pinprof.report.words import cut
@@ -31,13 +32,12 @@ from pinprof.version import VERSION
 
 LONGEST_BRIEF_CHARS = 240
 """Characters of a sentence or a path in a brief."""
-BRIEF_CHANGES = (8, 4, 2, 1)
-"""The most changes of a kind in a brief: the first number with which it fits into `MAX_BRIEF_BYTES`."""
+BRIEF_CHANGES = (12, 8, 4, 2)
+"""The most figures and changes of a brief: the first number with which it fits into `MAX_BRIEF_BYTES`."""
 
 WhyNot: TypeAlias = Annotated[Words | None, doc("why they are not compared; null where they are")]
 VerdictOnStep: TypeAlias = Annotated[StepVerdict, doc("how the step changed")]
 SameProgram: TypeAlias = Annotated[bool | None, doc("whether the traces seem to be of one program")]
-Change = TypeVar("Change", "WaitChangeJson", "CopyChangeJson", "FindingChangeJson")
 StatusField: TypeAlias = Annotated[changes.ChangeStatus, doc("how it changed")]
 
 
@@ -154,15 +154,7 @@ class Compare(Document, kw_only=True, tag_field="schema", tag="pinprof.compare/1
     findings_reason: WhyNot
 
 
-BRIEF_FIGURE = "before after difference within_noise outcome reason"
-
-
-@projection(FigureChange, BRIEF_FIGURE)
-class BriefFigure(Document):
-    """Two values of a figure."""
-
-
-@projection(StepFigure, f"{BRIEF_FIGURE} id name device")
+@projection(StepFigure, "before after difference within_noise outcome reason id name device")
 class BriefStepFigure(Document):
     """A figure of the step or of a GPU."""
 
@@ -174,28 +166,12 @@ class BriefSide(Document):
     """One of the two traces."""
 
 
-@projection(WaitChangeJson, "file line function id change cause stall_ms")
-class BriefWait(fields.PlacedJson):
-    """A wait before and after."""
+class BriefChange(Document):
+    """A wait, a kind of copies or a finding that changed."""
 
     id: fields.Pointer
-    stall_ms: Annotated[BriefFigure, doc("time in it per step")]
-
-
-@projection(CopyChangeJson, "id change direction host_memory time_ms")
-class BriefCopies(Document):
-    """Copies before and after."""
-
-    id: fields.Pointer
-    time_ms: Annotated[BriefFigure, doc("per step")]
-
-
-@projection(FindingChangeJson, "file line function id change rule title saving_ms")
-class BriefFindingChange(fields.PlacedJson):
-    """A finding before and after."""
-
-    id: fields.Pointer
-    saving_ms: Annotated[BriefFigure, doc("what its fix saves per step")]
+    change: StatusField
+    says: Annotated[Words, doc("what it is, before and after")]
 
 
 class CompareBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.compare-brief/1"):
@@ -208,9 +184,7 @@ class CompareBrief(Document, kw_only=True, tag_field="schema", tag="pinprof.comp
     sentence: Annotated[Words, doc("the verdict in a sentence")]
     same_program: SameProgram
     figures: Annotated[Sequence[BriefStepFigure], doc("the step, then its parts")]
-    waits: Annotated[Sequence[BriefWait], doc("waits")]
-    copies: Annotated[Sequence[BriefCopies], doc("copies by direction and host memory")]
-    findings: Annotated[Sequence[BriefFindingChange], doc("findings")]
+    changes: Annotated[Sequence[BriefChange], doc("waits, copies and findings")]
     more_changes: Annotated[Count, doc("changes that do not fit here")]
     cannot_tell: Annotated[Sequence[Words], doc("what is not compared, and what the traces lack")]
 
@@ -319,7 +293,13 @@ def comparison_to_brief_json(comparison: Comparison) -> str:
 
 def _brief(comparison: Comparison, whole: Compare, most: int) -> CompareBrief:
     figures = [(index, row) for index, row in enumerate(whole.figures) if not index or row.within_noise is False]
-    waits, copies, findings = _changed(whole.waits), _changed(whole.copies), _changed(whole.findings)
+    kinds = {"findings": view.findings, "waits": view.waits, "copies": view.copies}
+    changes = [
+        BriefChange(id=f"/{kind}/{index}", change=row.status, says=_short(row.sentence))
+        for kind, table_of in kinds.items()
+        for index, row in enumerate(table_of(comparison).rows)
+        if row.status != "same"
+    ]
     not_compared = [f"{kind} are not compared: {reason}" for kind, reason in comparison.reasons.items()]
     return filled(
         CompareBrief,
@@ -328,25 +308,10 @@ def _brief(comparison: Comparison, whole: Compare, most: int) -> CompareBrief:
         after=filled(BriefSide, whole.after, path=_short(whole.after.path)),
         sentence=_short(whole.sentence),
         figures=[filled(BriefStepFigure, row, id=f"/figures/{index}") for index, row in figures[:most]],
-        waits=[filled(BriefWait, row, id=f"/waits/{index}", **_place_fields(row)) for index, row in waits[:most]],
-        copies=[filled(BriefCopies, row, id=f"/copies/{index}") for index, row in copies[:most]],
-        findings=[
-            filled(BriefFindingChange, row, id=f"/findings/{index}", title=_short(row.title), **_place_fields(row))
-            for index, row in findings[:most]
-        ],
-        more_changes=sum(max(len(rows) - most, 0) for rows in (figures, waits, copies, findings)),
+        changes=changes[:most],
+        more_changes=sum(max(len(rows) - most, 0) for rows in (figures, changes)),
         cannot_tell=[_short(sentence) for sentence in (*not_compared, *notes(comparison))][:most],
     )
-
-
-def _changed(rows: Sequence[Change]) -> list[tuple[int, Change]]:
-    return [(index, row) for index, row in enumerate(rows) if row.change != "same"]
-
-
-def _place_fields(change: WaitChangeJson | FindingChangeJson) -> dict[str, Any]:
-    """Return the fields of `PlacedJson` for a change: its place after, or before if it is gone."""
-    at: fields.PlacedJson = (change.after or change.before)[0]
-    return {"file": at.file and _short(at.file), "line": at.line, "function": at.function and _short(at.function)}
 
 
 def _short(text: str) -> str:

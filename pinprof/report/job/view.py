@@ -220,8 +220,7 @@ def step_fact(ranks: Ranks) -> Iterator[Fact]:
     """Yield the step with its range over the ranks, if it is known."""
     steps = [row.step_ns for row in ranks.rows if row.step_ns]
     if steps:
-        meaning = f"per step, without the profiler; {duration(max(steps) - min(steps))} apart"
-        yield Fact("step", _range(min(steps), max(steps)), meaning)
+        yield Fact("step", _range(min(steps), max(steps)), "per step, without the profiler")
 
 
 def columns_of(ranks: Ranks) -> list[RankTime]:
