@@ -14,7 +14,7 @@ from pinprof.report.findings.views import FindingView, brief_views, trace_argume
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, shorten_words, unwrapped
 from pinprof.report.trace import verdict
-from pinprof.report.trace.first_screen import FirstScreen, first_screen, is_of_verdict, removes_more
+from pinprof.report.trace.first_screen import FirstScreen, first_screen
 from pinprof.report.trace.sections.host import input_remedy, named_lines, parts_of_line, time_of_line
 from pinprof.report.trace.sections.work import DEFAULT_ROWS, kind_sections
 from pinprof.report.trace.step import step_bar
@@ -149,14 +149,14 @@ def _brief(
     screen = first_screen(profile, findings)
     yield from conclusion(screen, width)
     shown, quoting = screen.shown[:changes], Quoting(Sources(profile.path, profile.info.made), code)
-    answered = {IRREGULAR, *(cause for row in screen.shown for cause in row.rule.answers)}
-    for line in filter(None, (*in_short(profile, screen.verdict.cause), verdict.next_cause(screen, answered))):
+    for line in in_short(profile, screen.verdict.cause):
         yield hanging(Text("  "), Text(printable(line)))
     if not profile.gpus:
         yield from _slow_lines(profile, quoting)
     yield from _advice(screen)
     if shown:
-        yield Text.assemble(("\nWhat to change", "bold"), _remark_on_first(findings, shown[0].finding))
+        remark = " (in percent of a regular step)" if screen.verdict.cause == IRREGULAR else ""
+        yield Text.assemble(("\nWhat to change", "bold"), remark)
     for number, row in enumerate(shown, start=1):
         yield from _brief_finding(number, row, quoting, width, is_terse=number > explained)
     for line in verdict.unanswered(screen):
@@ -170,15 +170,6 @@ def _footer(profile: Profile, findings: Findings, report_arguments: str, *, widt
     fix = f"pinprof explain {first.rule.id} · " if first else ""
     line = f"Next: {fix}pinprof report {report_arguments} --full"
     return line if has_page or cell_len(line + OR_PAGE) > width else line + OR_PAGE
-
-
-def _remark_on_first(findings: Findings, first: Finding) -> str:
-    if findings.verdict.cause == IRREGULAR:
-        return " (in percent of a regular step)"
-    if removes_more(findings, first):
-        return " (the first change saves more than this cause costs)"
-    is_other = first.saving and not is_of_verdict(findings, first)
-    return " (the largest predicted saving first)" if is_other else ""
 
 
 def _slow_lines(profile: Profile, quoting: Quoting) -> Iterator[RenderableType]:
@@ -242,40 +233,20 @@ def _brief_finding(
 
 
 def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
-    at = finding.evidence.place
+    """Yield the place of a finding with its line of code, or else what was seen."""
+    at, evidence = finding.evidence.place, finding.evidence
     named = printable(str(at)) if at.line is not None else printable(place(at))
-    of_kernels = finding.rule.family == "gpu" and not finding.evidence.brief
-    if not named and of_kernels and finding.most_ns is None:
-        return  # what its title says, and the name of a kernel
     if not named:
-        shown = finding.evidence.text.split("; ")[0] if of_kernels else _evidence(finding)
-        yield Padding(Text(printable(shown), "dim"), (0, 0, 0, FINDING_INDENT))
+        seen = printable(evidence.brief or evidence.text.split("; ")[0])
+        yield Padding(Text(shortened(seen, MAX_EVIDENCE_CHARS), "dim"), (0, 0, 0, FINDING_INDENT))
         return
     more = len(finding.sites) - 1
     others = f"  and {counted(more, 'more place')}" if more else ""
     others += f"  {SOURCE_CHANGED}" if quoting.is_changed(at) else ""
-    where, code = shorten_words(named, max(width - FINDING_INDENT - 1, MIN_CODE_CHARS)), quoting.line(at)
-    room = width - FINDING_INDENT - cell_len(where) - cell_len(others) - 2
-    if code and room < MIN_CODE_CHARS:
-        yield Padding(Text(where + others, "dim"), (0, 0, 0, FINDING_INDENT))
-        yield Padding(Text(shortened(code, width - FINDING_INDENT - 2)), (0, 0, 0, FINDING_INDENT + 2))
-        return
-    shown = f"  {code if cell_len(code) <= room else code[: room - 1] + '…'}" if code else ""
-    yield Padding(Text.assemble((where, "dim"), shown, (others, "dim")), (0, 0, 0, FINDING_INDENT))
-
-
-def _evidence(finding: Finding) -> str:
-    if finding.evidence.brief:
-        return printable(finding.evidence.brief)
-    first, *more = printable(finding.evidence.text).split("; ")
-    both = "; ".join((first, *more[:1]))
-    if len(both) <= MAX_EVIDENCE_CHARS:
-        return both
-    return (
-        first
-        if len(first) <= MAX_EVIDENCE_CHARS
-        else first[:MAX_EVIDENCE_CHARS].rpartition(", ")[0] or shortened(first, MAX_EVIDENCE_CHARS)
-    )
+    where = shorten_words(named, max(width - FINDING_INDENT - 1, MIN_CODE_CHARS))
+    room = max(width - FINDING_INDENT - cell_len(where + others) - 2, MIN_CODE_CHARS)
+    code = shortened(quoting.line(at), room)
+    yield hanging(Text(" " * FINDING_INDENT), Text.assemble((where, "dim"), code and f"  {code}", (others, "dim")))
 
 
 def _together(screen: FirstScreen, shown: int) -> Iterator[RenderableType]:
@@ -283,7 +254,7 @@ def _together(screen: FirstScreen, shown: int) -> Iterator[RenderableType]:
     which = f"all {len(screen.views)} findings (--full)" if left_out else "all of these"
     text = joint_worth(screen.findings, screen.profile, which, in_short=True) if shown else ""
     if left_out and not shown:
-        text = f"{counted(left_out, 'finding')} {'saves' if left_out == 1 else 'save'} next to nothing: --full"
+        text = f"{counted(left_out, 'finding')}, of next to no worth: --full"
     elif left_out and not text:
         text = f"{counted(left_out, 'more finding')}: --full"
     if text:
@@ -295,10 +266,7 @@ def _notes(screen: FirstScreen) -> Iterator[RenderableType]:
     profile, findings = screen.profile, screen.findings
     sections = (*doubt_sections(profile), *event_sections(profile, findings, rows=DEFAULT_ROWS))
     brief = [capitalized_sentence(sentence) for part in sections for sentence in part.brief]
-    before, after = (
-        [f"{capitalized(words)}." for words in said if words]
-        for said in (verdict.not_told(screen), [source_of_rates(findings, profile)])
-    )
-    if notes := [*before, *brief, *after]:
+    said = (*verdict.not_told(screen), source_of_rates(findings, profile))
+    if notes := [*(f"{capitalized(words)}." for words in said if words), *brief]:
         yield Text("")
         yield note(Text(" ").join(map(sentence_text, notes)))

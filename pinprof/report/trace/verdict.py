@@ -3,7 +3,7 @@
 All take the facts of `first_screen.py`. Sentences are without their last full stop, unless they say otherwise.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pinprof.analyses.launches import PAUSE_MEANING
@@ -13,7 +13,6 @@ from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.findings.views import MIN_SAVED_SHARE_OF_STEP, named
 from pinprof.report.trace.first_screen import (
-    MIN_FURTHER_CAUSE_SHARE_OF_STEP,
     FirstScreen,
     is_of_verdict,
     removes_more,
@@ -342,27 +341,15 @@ def other_causes(screen: FirstScreen) -> str:
     return f"other causes, each alone (they overlap): {costs}" if costs else ""
 
 
-def not_told(screen: FirstScreen) -> list[str]:
-    """Return what the trace cannot tell: of other ranks, unless that is the advice itself, and of the input."""
-    ranks = REPORT_ALL_RANKS if screen.lacks_ranks and screen.first is not None else ""
-    return [words for words in (ranks, input_uncertain(screen)) if words]
-
-
-def input_uncertain(screen: FirstScreen) -> str:
-    """Return why the recorded steps do not show whether workers keep up: batches may have waited in their queues."""
-    if not screen.steps_of_queues:
-        return ""
-    batches = batches_held(screen.profile.info.made)
-    queues = "the workers' queues" + (f", which hold {counted(batches, 'batch', 'batches')}," if batches else "")
-    has = f"it has {counted(screen.steps_of_queues, 'step')}, before which {queues} may have been full"
-    return f"The trace cannot tell whether the input keeps up: {has}"
-
-
-def next_cause(screen: FirstScreen, answered: Collection[str]) -> str:
-    """Return which cause surely costs most after those of the verdict and the answered ones; empty if none does."""
-    least_ns = MIN_FURTHER_CAUSE_SHARE_OF_STEP * (screen.verdict.step_ns or 1.0)
-    sure = (cost for cost in screen.further if cost.cause not in answered and cost.range_ns[0] >= least_ns)
-    return next((f"Also costly, counted alone: {_cost(cost)}" for cost in sure), "")
+def not_told(screen: FirstScreen) -> Iterator[str]:
+    """Yield what the trace cannot tell: of other ranks, unless that is the advice itself, and of the input."""
+    if screen.lacks_ranks and screen.first is not None:
+        yield REPORT_ALL_RANKS
+    if screen.steps_of_queues:  # batches may have waited in the queues
+        batches = batches_held(screen.profile.info.made)
+        queues = "the workers' queues" + (f", which hold {counted(batches, 'batch', 'batches')}," if batches else "")
+        has = f"it has {counted(screen.steps_of_queues, 'step')}, before which {queues} may have been full"
+        yield f"The trace cannot tell whether the input keeps up: {has}"
 
 
 def unanswered(screen: FirstScreen) -> Iterator[str]:
