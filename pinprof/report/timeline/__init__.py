@@ -134,17 +134,15 @@ def fragment(
         first,
         TOOLBAR,
         named,
-        note(in_words(analysis, detail, view if counted == view else None, first_ns)),
+        note(in_words(analysis, detail, None if shared else view)),
         escape(packed(analysis, detail, counted, since=shared.since if shared else "", is_shared=bool(shared))),
     )
 
 
-def in_words(
-    analysis: Analysis, detail: PageDrawing, view: Window | None, first_ns: tuple[float, float] | None = None
-) -> str:
+def in_words(analysis: Analysis, detail: PageDrawing, view: Window | None) -> str:
     """Return sentences on what is drawn, merged and left out.
 
-    `view` is the first view, None if other timelines choose it.
+    `view` is the first view, None if the timeline shares that with others.
     """
     unfolded = (lane for lane in detail.lanes if not lane.folded)
     blocks = in_blocks(unfolded, f"events shorter than {duration(detail.narrow_ns)}")
@@ -152,9 +150,7 @@ def in_words(
     if blocks:
         full = f"{len(detail.full):,} of them are here in full. Elsewhere " if detail.full else ""
         merged = [f"{full}{blocks}, whose single events are not in this page."]
-    return what_is_drawn(
-        analysis, detail, _drawn_steps(analysis.trace, detail, view, first_ns), [*merged, *_inside(detail)]
-    )
+    return what_is_drawn(analysis, detail, _drawn_steps(analysis.trace, detail, view), [*merged, *_inside(detail)])
 
 
 def _inside(detail: PageDrawing) -> Iterator[str]:
@@ -169,14 +165,10 @@ def _inside(detail: PageDrawing) -> Iterator[str]:
     yield f"Folded at first: {named}{f'; {blocks}' if blocks else ''}."
 
 
-def _drawn_steps(trace: Trace, detail: PageDrawing, view: Window | None, first_ns: tuple[float, float] | None) -> str:
+def _drawn_steps(trace: Trace, detail: PageDrawing, view: Window | None) -> str:
     names = [] if trace.steps.source == WHOLE_TRACE else step_names(trace)
     steps = f"{all_steps_text(len(names))}, {duration(detail.window.span_ns)}"
     if view is None or not names:
         return f"{steps}."
     which = names[view.first] if view.first == view.last else f"{names[view.first]} to {names[view.last]}"
-    them = "it" if view.first == view.last else "they"
-    first = f"shown at first: {which}, with the GPU work that {them} launched, {duration(view.span_ns)}"
-    if first_ns is not None:
-        first = f"shown at first: {duration(first_ns[1])} from the start of {which}"
-    return f"{steps}; {first}."
+    return f"{steps}; shown at first: {which}, {duration(view.span_ns)} with the GPU work launched there."

@@ -1,9 +1,7 @@
 """Which lanes and steps are drawn: on a page up to a million rectangles, in plotly's figure up to 20,000 bars."""
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
 
 import numpy as np
 
@@ -50,11 +48,6 @@ FINEST_MERGED_NS = 1_000
 MAX_FIGURE_BARS = 20_000
 """Chromium without a GPU on two cores opens 20,000 bars in 0.7 s and zooms in 0.5 s; 50,000 take it 2 s each, 100,000
 4 and 6 s. WebGL (`scattergl`) is not faster there, and shows the hover text at the ends of a bar only."""
-PLOT_PIXELS = 1200
-"""Width of the plot on a laptop's screen."""
-MERGED_SHARE_OF_PIXEL = 1 / 16
-"""If a single step has too many bars, events narrower than this part of a pixel of the full view are merged, so that
-one can zoom in 16 times and still see each; the part doubles until what is drawn is few enough."""
 
 
 @dataclass(frozen=True)
@@ -118,24 +111,17 @@ def _thin(
     full = full_steps(int(len(trace.steps) * FULL_STEPS_SHARE_OF_PAGE * limit / total))
     spans = union(*np.array([step_range(trace, step, step) for step in full], np.int64).reshape(-1, 2).T)
     keep = {number: _within(spans, lanes[number]) for number in numbers}
-
-    return _merge(lanes, keep, limit, FINEST_MERGED_NS, window, mixed=True), tuple(full)
+    return _merge(lanes, keep, limit, window, mixed=True), tuple(full)
 
 
 def _merge(
-    lanes: list[Lane],
-    keep: Mapping[int, Bools | None],
-    limit: int,
-    finest_ns: int,
-    window: Window,
-    *,
-    mixed: bool = False,
+    lanes: list[Lane], keep: Mapping[int, Bools | None], limit: int, window: Window, *, mixed: bool = False
 ) -> int:
     """Merge events of the lanes at these places until `limit` rectangles are left, but those to `keep`.
 
-    Return the length in ns below which they are merged: `finest_ns`, or that doubled as often as needed.
+    Return the length in ns below which they are merged: `FINEST_MERGED_NS`, or that doubled as often as needed.
     """
-    narrow = finest_ns
+    narrow = FINEST_MERGED_NS
     while narrow < window.span_ns and limit < sum(
         len(first_of_blocks(lanes[number], narrow, kept, mixed=mixed)) for number, kept in keep.items()
     ):
@@ -184,8 +170,7 @@ def lanes_that_fit(analysis: Analysis, window: Window | None = None, max_bars: i
     lanes, left_out = _lanes(analysis, window)
     if sum(map(len, lanes)) <= max_bars:
         return Drawing(window, tuple(lanes), 0, tuple(left_out))
-    finest_ns = max(int(window.span_ns * MERGED_SHARE_OF_PIXEL / PLOT_PIXELS), 1)
-    narrow = _merge(lanes, dict.fromkeys(range(len(lanes))), max_bars, finest_ns, window)
+    narrow = _merge(lanes, dict.fromkeys(range(len(lanes))), max_bars, window)
     return Drawing(window, tuple(lanes), narrow, tuple(left_out))
 
 
@@ -238,36 +223,21 @@ def _gpu_steps(trace: Trace, window: Window) -> Iterator[Lane]:
 
 
 def figure_in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str:
-    """Return sentences on what is drawn, merged and left out; `part` names the wanted part.
-
-    They say how to see the steps that do not fit.
-    """
+    """Return sentences on what is drawn, merged and left out; `part` names the wanted part."""
     blocks = in_blocks(drawing.lanes, f"events shorter than {duration(drawing.narrow_ns)}")
-    more = f"and hovering over a block says how many it holds; {_draws_all(analysis)} each event."
-    merged = [f"{blocks}, {more}"] if blocks else []
+    merged = [f"{blocks}; pinprof timeline without --plotly draws each event."] if blocks else []
     return what_is_drawn(analysis, drawing, part or _steps_remark(analysis, drawing), merged, "the parts of copies")
 
 
 def _steps_remark(analysis: Analysis, drawing: Drawing) -> str:
     trace, window = analysis.trace, drawing.window
-    if trace.steps.source == WHOLE_TRACE:
-        return f"{all_steps_text(0)}, {duration(window.span_ns)}."
-    usable, names = usable_steps(trace), step_names(trace)
+    usable, names, length = usable_steps(trace), step_names(trace), duration(window.span_ns)
     shown = usable[(usable >= window.first) & (usable <= window.last)]
-    kind = "complete step" if trace.steps.complete.any() else "step"
-    none_complete = "" if trace.steps.complete.any() else ", none complete"
-    undrawn = len(usable) - len(shown)
-    if not undrawn:
-        return f"{all_steps_text(len(shown), kind)}{none_complete}, {duration(window.span_ns)}."
-    first, last = names[window.first], names[window.last]
-    named, count = (first, "") if first == last else (f"{first} to {last}", f" {len(shown):,}")
-    drawn = f"{named}, the first{count} of {counted(len(usable), kind)}{none_complete}, {duration(window.span_ns)}"
-    return f"{drawn}. More would be too many bars for plotly: {_draws_all(analysis)} all steps."
-
-
-def _draws_all(analysis: Analysis) -> str:
-    name = PurePath(analysis.profile.path).name
-    return f"pinprof timeline {shlex.quote(name)} -o timeline.html (without --plotly) draws"
+    if trace.steps.source == WHOLE_TRACE or len(shown) == len(usable):
+        return f"{all_steps_text(0 if trace.steps.source == WHOLE_TRACE else len(shown))}, {length}."
+    named = names[window.first] + (f" to {names[window.last]}" if window.first != window.last else "")
+    few = f"{named}, the first of {counted(len(usable), 'step')}, {length}"
+    return f"{few}. More would be too many bars for plotly: pinprof timeline without --plotly draws all steps."
 
 
 def with_copy_parts(trace: Trace, lane: Lane) -> Lane:

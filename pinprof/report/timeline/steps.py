@@ -53,11 +53,11 @@ def usable_steps(trace: Trace) -> Int64s:
     return complete if len(complete) else np.arange(len(trace.steps))
 
 
-def all_steps_text(count: int, kind: str = "step") -> str:
+def all_steps_text(count: int) -> str:
     """Return the words for all steps, or for the whole trace if `count` is 0."""
     if not count:
         return "The whole trace, in which no step is marked"
-    return f"The only {kind}" if count == 1 else f"All {counted(count, kind)}"
+    return "The only step" if count == 1 else f"All {counted(count, 'step')}"
 
 
 def whole_window(trace: Trace) -> Window:

@@ -112,12 +112,3 @@ def test_names_of_the_traces_are_shown_and_obeyed_by_nobody(tmp_path: Path) -> N
     assert "\x1b" not in text
     assert "img" not in {tag for tag, _ in page.tags}
     assert "<img src=x onerror=alert(1)>" in page.text
-
-
-def test_what_a_timeline_shows_at_first_is_what_it_says(tmp_path: Path) -> None:
-    builder = TraceBuilder()  # the host is through after 200 of 1000 µs; its launches lie there for four steps
-    for number, start in enumerate(builder.steps(6, 200)):
-        builder.kernel(1000 * number + 100, 1000, launch=start + 50)
-    page = shown(*[recording(builder.write(tmp_path / "ahead.json"))] * 2)[2]
-    assert "shown at first: 1.02 ms from the start of ProfilerStep#2." in " ".join(page.text.split())
-    assert "1.00 ms per step in the trace" in page.text

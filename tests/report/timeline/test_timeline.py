@@ -141,7 +141,7 @@ def test_every_event_is_drawn_merged_or_said_to_be_left_out(tmp_path: Path) -> N
     assert 190 <= events <= 200
     assert 2 * blocks <= events
     sentences = figure_in_words(analysis, drawing)
-    assert f"{events} events shorter than 155 ns are merged into {blocks} blocks" in sentences
+    assert f"{events} events shorter than 1.00 µs are merged into {blocks} blocks" in sentences
     assert "Not drawn: 2 ops nested deeper than 4." in sentences
 
 

@@ -106,7 +106,7 @@ def test_it_counts_from_the_first_complete_step(tmp_path: Path) -> None:
     assert chart.layout["xaxis"]["title"]["text"] == "ms from the beginning of ProfilerStep#3"
     assert one(chart, "step")["text"] == ["ProfilerStep#3", "ProfilerStep#4"] * 2  # the third is cut off
     assert chart.layout["title"]["text"] == "trace.json"
-    assert lines_of(chart) == ["1.00 ms per step.", "All 2 complete steps, 1.99 ms."]
+    assert lines_of(chart) == ["1.00 ms per step.", "All 2 steps, 1.99 ms."]
 
 
 # steps
@@ -134,8 +134,8 @@ def test_steps_that_do_not_fit_are_left_out_whole_and_named(tmp_path: Path) -> N
     assert len(drawn(chart)) == 25
     assert one(chart, "step")["text"] == ["ProfilerStep#3", "ProfilerStep#4"] * 2
     assert " ".join(lines_of(chart)[1:]) == (
-        "ProfilerStep#3 to ProfilerStep#4, the first 2 of 3 complete steps, 1.99 ms. More would be too many bars for "
-        "plotly: pinprof timeline trace.json -o timeline.html (without --plotly) draws all steps."
+        "ProfilerStep#3 to ProfilerStep#4, the first of 3 steps, 1.99 ms. More would be too many bars for plotly: "
+        "pinprof timeline without --plotly draws all steps."
     )
 
 
