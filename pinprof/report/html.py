@@ -116,16 +116,6 @@ def _number(column: Column) -> Markup:
     return Markup(' class="count"') if column.is_number else Markup()
 
 
-def facts(rows: Iterable[tuple[str, str, str]]) -> Markup:
-    """Return cards of (name, number, meaning); names begin with a capital there."""
-    card = Markup('<div><dt>{}</dt><dd><span class="number">{}</span><br><span class="meaning">{}</span></dd></div>')
-    cards = (
-        card.format(name[:1].upper() + name[1:], inline_html(number), inline_html(meaning))
-        for name, number, meaning in rows
-    )
-    return Markup('<dl class="facts">\n{}\n</dl>').format(lines(cards))
-
-
 def shares(caption: str, parts: Sequence[HtmlBarPart], longest: float = 0.0) -> Markup:
     """Return a bar with the parts of a whole, labels in them, and a legend for those without room.
 

@@ -20,7 +20,6 @@ LINES_AROUND = 2
 """Lines that are quoted before and after a place."""
 QUOTED_CHARS = 160
 """Characters of a line that are quoted."""
-BRACKET_DEPTHS = {"(": 1, ")": -1}
 EDITORS = {
     "vscode": "vscode://file/{path}:{line}",
     "cursor": "cursor://file/{path}:{line}",
@@ -80,7 +79,7 @@ class Quoting:
         return self.code.editor.link(path, at.line) if path and self.code.editor else ""
 
     def quoted(self, at: Place, change: Change | None = None) -> Markup:
-        """Return the lines around a place, with the change marked; empty if they are not there as they ran."""
+        """Return the lines around a place, with what to write there; empty if they are not there as they ran."""
         if self.is_changed(at):
             return note(f"{at.file} was changed after the recording, so it is not quoted.")
         lines = self._lines(at)
@@ -128,33 +127,11 @@ def _around(lines: list[str], line: int) -> Iterator[tuple[int, str]]:
 
 def _line(number: int, text: str, change: Change | None, at: Place) -> Markup:
     is_it = number == at.line
-    code, what = _marked(text, change) if change else (_plain(text), "")
-    hint = Markup('  <span class="change">\N{LEFTWARDS ARROW} {}</span>').format(what) if what else ""
+    hint = Markup('  <span class="change">\N{LEFTWARDS ARROW} {}</span>')
+    what = change.to if change and re.search(change.at, text.split("#", maxsplit=1)[0]) else ""
     current = Markup(' aria-current="true"') if is_it else Markup()
     row = Markup('<span class="line"{}><span class="number">{:>4}</span> {}{}</span>\n')
-    return row.format(current, number, code, hint)
-
-
-def _marked(text: str, change: Change) -> tuple[Markup, str]:
-    """Return a line with the code to change marked, and what to do there; unmarked if it is not in the line."""
-    code, pieces, position = text.split("#", maxsplit=1)[0], [], 0
-    for match in re.finditer(change.at, code):
-        start, end = match.span()
-        if start < position:
-            continue  # within what is marked already
-        end = _closed(code, end) if match[0].endswith("(") else end
-        pieces += [_plain(text[position:start]), Markup("<mark>{}</mark>").format(text[start:end])]
-        position = end
-    return Markup().join((*pieces, _plain(text[position:]))), change.to if pieces else ""
-
-
-def _closed(code: str, start: int) -> int:
-    depth = 1
-    for position in range(start, len(code)):
-        depth += BRACKET_DEPTHS.get(code[position], 0)
-        if not depth:
-            return position + 1
-    return len(code.rstrip())
+    return row.format(current, number, _plain(text), hint.format(what) if what else "")
 
 
 def _plain(text: str) -> Markup:

@@ -139,13 +139,14 @@ def on_page(section: Section, drawn: Markup | str = "", quoting: Quoting | None 
     Places of the code are links where `quoting` has them.
     """
     title = Markup(' id="{}"').format(section.name) if section.name else ""
-    cards = [fact for fact in section.facts if fact.is_named]
-    listed = [(Styled(fact.number, "strong"), f" {fact.meaning}") for fact in section.facts if not fact.is_named]
+    listed = [
+        (f"{capitalized(fact.name)}: " if fact.is_named else "", Styled(fact.number, "strong"), f" {fact.meaning}")
+        for fact in section.facts
+    ]
     return html.lines(
         (
             Markup("<h{0}{1}>{2}</h{0}>").format(level, title, section.title) if section.title else "",
             *(Markup('<p class="note">{}</p>').format(sentence_html(sentence)) for sentence in section.sentences),
-            html.facts(fact[:3] for fact in cards) if cards else "",
             html.remarks(map(sentence_html, listed)),
             drawn,
             *(_page_table(table, quoting) for table in section.tables if table.rows),

@@ -77,7 +77,7 @@ def test_a_place_of_a_library_is_taken_and_one_that_does_not_wait_is_explained(t
 def test_a_page_quotes_the_code_and_links_an_editor_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = tmp_path / "trace.json.gz"
     trace.write_bytes((TRACES / "pageable_blocking.stack.json.gz").read_bytes())  # newer than the code
-    code = "next(batches)<mark>.to(device, non_blocking=non_blocking)</mark>"
+    code = "next(batches).to(device, non_blocking=non_blocking)"
 
     def page(*options: str) -> str:
         file = tmp_path / "report.html"

@@ -82,7 +82,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
         top("heading-job", view.title(ranks), _recorded_on(parts), links),
         *_headline(ranks),
         *(note(f"{capitalized(words)}.") for words in (view.why_long(ranks, parts), view.traffic_line(ranks)) if words),
-        *_choice(ranks),
+        *map(note, ranks.choice),
         on_page(doubt_section) if doubt_section.notes else "",
         *(on_page(part, figure) for part, figure in present),
         note(f"{view.shown_rank_line(ranks)}."),
@@ -98,28 +98,12 @@ def _recorded_on(parts: Sequence[RankPart]) -> str:
     return " · ".join(", ".join(values) for values in (gpus, torch, recorded[:3]) if values)
 
 
-def _choice(ranks: Ranks) -> Iterator[Markup]:
-    """Yield why these traces were chosen; the list of all runs (its lines are indented) is folded."""
-    runs = [remark for remark in ranks.choice if remark.startswith(" ")]
-    yield from (note(remark) for remark in ranks.choice if remark not in runs)
-    if runs:
-        items = Markup().join(map(Markup("<li>{}</li>").format, runs))
-        yield Markup("<details><summary>The runs</summary><ul>{}</ul></details>").format(items)
-
-
 def _headline(ranks: Ranks) -> Iterator[Markup]:
-    link, advice = "trace-1", f"See what rank {ranks.shown_rank} does."
-    if view.slowest_of(ranks) is None:
-        advice = f"What costs rank {ranks.shown_rank} time is below."
-        if ranks.findings:
-            first = ranks.findings[0]
-            at = f" in {view.finding_in(first)}" if view.finding_in(first) else ""
-            link = "job-findings"
-            advice = f"On {view.rank_numbers(first.ranks, len(ranks.rows))}: {first.finding.title}{at}."
     said, _, reason = view.verdict_line(ranks).partition(": ")
     yield Markup('<p class="headline">{}.</p>').format(inline_html(said))
     why = inline_html(f"{capitalized(reason)}. ") if reason else ""
-    yield Markup('<p>{}<strong><a href="#{}">{}</a></strong></p>').format(why, link, inline_html(advice))
+    link = Markup('<p>{}<strong><a href="#trace-1">See what rank {} does.</a></strong></p>')
+    yield link.format(why, ranks.shown_rank)
 
 
 def _rows(ranks: Ranks, drawn: Collection[int]) -> Iterator[Markup]:

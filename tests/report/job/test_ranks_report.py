@@ -174,7 +174,7 @@ def test_a_balanced_job_names_nobody_and_shows_the_rank_that_needs_longest_alone
     assert "rank step alone traced GPU busy" in read.text
     assert "No rank holds up the others: each would need about the same step alone, 315 to 317 µs" in text
     assert "No rank holds up the others" in read.text
-    assert "On all ranks: torch.cuda.synchronize() waits for the GPU" in read.text
+    assert "all ranks torch.cuda.synchronize() waits for the GPU" in read.text
     assert "slowest" not in read.text
     for said in (text, read.text):
         assert "Below: the report on rank 2, which needs longest alone, from its own trace." in said
