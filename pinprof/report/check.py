@@ -24,13 +24,10 @@ from pinprof.rules.search import RULES
 from pinprof.version import VERSION
 
 MAX_LISTED_PLACES = 10
-"""The most places of one limit that are listed; the others are counted."""
 STYLE_OF_STATUS = {"kept": "green", "tolerated": "yellow", "not compared": "yellow", "unknown": "bold yellow"}
-"""Styles of verdicts; broken limits are red."""
 STATUS_COLUMNS = 14
 REASON_INDENT = 4
 MAX_ALSO_AT = 3
-"""The most further places that an annotation names; it counts the rest."""
 GITHUB_COMMANDS = {"tolerated": "notice", "not compared": "notice"}
 """Workflow commands by the status of a limit that is not kept and does not fail; those that fail are errors."""
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -39,7 +36,6 @@ FINGERPRINT_NAME = "pinprof/v1"
 WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]")
 URI_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 Object: TypeAlias = dict[str, Any]
-"""An object of SARIF 2.1.0."""
 
 
 def check_to_text(checked: Sequence[Checked], *, width: int = 100, color: bool = False) -> str:

@@ -35,14 +35,12 @@ GUIDE_ORDER = (
     "accuracy",
     "design",
 )
-"""All guides, in reading order."""
 
 MARKDOWN_LINK = re.compile(r"\[([^\]]+)\]\((?:([\w-]+)\.md(?:#[^)]*)?|(?:\.\./)*([^)]+))\)")
 """A link in Markdown: its text, and the guide or the other address that it leads to."""
 FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 """Front matter, which stands before the title for other programs."""
 EMPTY_LINES = re.compile(r"\n{3,}")
-"""Two empty lines or more."""
 
 
 class _Heading(Heading):

@@ -15,7 +15,6 @@ BACKTICKED = re.compile(r"`([^`]+)`")
 LABEL_PERCENT_PER_CHAR = 0.65
 """The width of a character, in percent of the narrowest page with labels in bars; a part without room has no label."""
 MAX_COLUMNS_ON_PHONE = 3
-"""Columns that a phone shows next to each other."""
 
 
 class Markup(markupsafe.Markup):

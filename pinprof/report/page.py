@@ -23,10 +23,8 @@ PAGE_SCRIPTS = (*(f"timeline/scripts/{name}.js" for name in TIMELINE_SCRIPTS), "
 """The page's own scripts, one function together: each may use what stands in those before it."""
 
 STYLE_SHEETS = ("page.css", "narrow.css", "source.css", "tables/tables.css", "job/ranks.css")
-"""The page's styles, one sheet together."""
 
 TABLE_SCRIPTS = ("tables/grid.js", "tables/tables.js")
-"""The scripts of the tables, which use those of the timelines."""
 
 FRAME_HEIGHT = "800px"
 """Height of a report in a notebook: a usual screen shows the numbers, the findings and the top of the timeline."""

@@ -24,7 +24,6 @@ from pinprof.rules.search import rule_of_exposure, rule_of_wait
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, Int64s, Trace, rows_by
 
 SLICE_CATEGORY = "pinprof"
-"""The category of every slice that pinprof adds."""
 FIRST_ADDED_ID, MAX_ADDED_IDS = 1_886_000_000, 10_000
 """The first id that the added process and threads may have, and how many follow it.
 

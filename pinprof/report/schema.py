@@ -22,7 +22,6 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "verify": Verify,
     "bench": BenchDocument,
 }
-"""The documents by the command whose `--json` writes them, with `-brief` for `--json --brief`."""
 
 JSON_SCHEMA_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 DEFINITIONS_POINTER = "#/$defs/"

@@ -17,9 +17,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.sources import MODULE_CODE, Sources, fits
 
 LINES_AROUND = 2
-"""Lines that are quoted before and after a place."""
 QUOTED_CHARS = 160
-"""Characters of a line that are quoted."""
 EDITORS = {
     "vscode": "vscode://file/{path}:{line}",
     "cursor": "cursor://file/{path}:{line}",
@@ -32,7 +30,6 @@ EDITORS = {
     "emacs": "org-protocol://open-file?file={path}&line={line}",
     "file": "file://{path}",
 }
-"""Templates of links, by the names of editors."""
 SCHEME = re.compile(r"(?!(?:javascript|vbscript|data|blob|about):)[a-z][a-z0-9+.-]*:\S*\{path\}\S*", re.IGNORECASE)
 """A template of links that open a program and run nothing in the page."""
 

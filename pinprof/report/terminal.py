@@ -21,7 +21,6 @@ from pinprof.report.words import printable
 MAX_WORD_CHARS = 60
 """Characters of the longest word that a wide terminal shows in full; see `shorten_words`."""
 SHORT_WORD_CHARS = 24
-"""The same in a table that is too wide for the terminal."""
 
 
 WORDS = re.compile(r"\S+")

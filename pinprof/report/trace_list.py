@@ -21,7 +21,6 @@ from pinprof.verdict.step_limits import LIMITS
 
 MAX_LISTED_NAME_CHARS = 36
 MAX_CAUSES_LISTED = 2
-"""Causes that are named if a trace cannot tell which one it is."""
 WHOLE_TRACE_PREFIX = "all "
 """Before the time of a trace without steps."""
 

@@ -27,7 +27,6 @@ TERMINAL_STYLES: Mapping[str, str] = {
 }
 """The terminal's look of each style; a page has a class for each but `code`."""
 BOLD_STYLES = frozenset(("strong", "confirmed", "refuted", "depends", "unknown", "unjudged", "problem"))
-"""Styles that are bold on a page."""
 
 
 class Styled(NamedTuple):
@@ -47,7 +46,6 @@ class CodeText(NamedTuple):
 
 Cell: TypeAlias = "str | Styled | CodeText"
 Sentence: TypeAlias = "Cell | tuple[Cell, ...]"
-"""A sentence, whose parts may look different."""
 
 
 class Fact(NamedTuple):

@@ -27,16 +27,13 @@ from pinprof.rules.sums import at, within
 from pinprof.trace.tables import WHOLE_TRACE, Trace
 
 MAX_SITES_OF_CHANGE = 5
-"""The most places of one change that are listed; further ones are counted."""
 MAX_LISTED_RANKS = 8
 """The most ranks that are listed; further ones are counted."""
 RankChanges = tuple[Trace, Sequence[OptionChange]]
-"""The trace of a rank, and what changes in it."""
 HOW_STEP_KNOWN = HOW_KNOWN | {"given": "as given with --step-ms"}
 SIMPLER_SHARE = 0.9
 """A simpler change that saves this share of what the best one saves is advised in its place."""
 MIN_CHANGE_SHARE_OF_STEP = 0.002
-"""A step that changes by a smaller share is unchanged."""
 
 
 SPEEDS = {

@@ -15,9 +15,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.tables import WHOLE_TRACE
 
 HOW_KNOWN = {"measured": "measured without profiler", "given": "as given", "estimated": "estimated without profiler"}
-"""How the length of a step is known, by its source."""
 MAX_PATH_PARTS = 2
-"""Parts of the path of a library's file that a table shows."""
 NOTHING = "-"
 """Stands for a number that does not exist or is withheld."""
 TRUST_TITLE = "Before you trust this trace"
@@ -25,7 +23,6 @@ ABSENT_TITLE = "Not in this trace"
 MAX_NAME_CHARS, MAX_CELL, MAX_TEXT_CHARS = 90, 200, 2000
 """Longest texts in characters, of a name, in a cell of a table, and at all; a kernel's name can have thousands."""
 MAX_SHORT_NAME_CHARS = 40
-"""Longest label in characters."""
 
 SHARED_BEGINNING = re.compile(
     r"^void |\(anonymous namespace\)::|^autograd::engine::evaluate_function: "

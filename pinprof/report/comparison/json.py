@@ -31,7 +31,6 @@ from pinprof.rules.rule import Finding
 from pinprof.version import VERSION
 
 LONGEST_BRIEF_CHARS = 240
-"""Characters of a sentence or a path in a brief."""
 BRIEF_CHANGES = (12, 8, 4, 2)
 """The most figures and changes of a brief: the first number with which it fits into `MAX_BRIEF_BYTES`."""
 

@@ -17,11 +17,9 @@ from pinprof.report.view import in_terminal
 from pinprof.report.words import capitalized, doubts, printable
 
 MAX_BRIEF_CHANGES = 4
-"""The most waits, copies or findings that a brief names; further ones are counted."""
 WIDEST_STEP_BAR = 80
 BAR_INDENT = 2
 BAR_LABEL_COLUMNS = 12
-"""Columns for the name of a bar."""
 
 
 def comparison_to_text(comparison: Comparison, *, width: int = 100, color: bool = False) -> str:

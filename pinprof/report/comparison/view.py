@@ -16,7 +16,6 @@ from pinprof.report.view import Cell, Fact, ReportTable, Section, Styled
 from pinprof.report.words import MAX_CELL, NOTHING, complete_steps, copies_named, cut, doubts, effect_and_remedy
 
 MAX_LISTED_CHANGES = 12
-"""The most waits or findings that a terminal lists; further ones are counted."""
 
 
 class ChangeRow(NamedTuple):

@@ -14,7 +14,6 @@ from pinprof.rules.rule import Finding
 BETTER, WORSE = get_args(FigureOutcome)
 ARROW = "->"
 MAX_LISTED_LINES = 4
-"""The most lines of one function that are listed; further ones are counted."""
 MIN_SHOWN_FACTOR = 10
 """A figure that grew by this factor or more is shown as a factor: thousands of percent are hard to read."""
 MIN_SHARE_BY_CHANCE = 0.01

@@ -26,9 +26,7 @@ from pinprof.rules.rule import Finding
 MAX_UNFOLDED_FINDINGS = 3
 """Findings that are shown at first if the short report has none; otherwise the same as there."""
 MAX_SITES_WITH_BUTTON = 10
-"""Sites of a finding with a button that shows them in the timeline."""
 MAX_QUOTED_SITES = 3
-"""Sites of a finding whose lines are quoted."""
 
 
 def changes(number: int, analysis: Analysis, screen: FirstScreen, quoting: Quoting) -> Markup:

@@ -27,7 +27,6 @@ from pinprof.report.words import NOTHING, capitalized, complete_steps
 MAX_TIMELINES = 4
 """Ranks of a job with a timeline: each makes the page larger, and its trace is read a second time."""
 TIMELINES_SHOWN_FIRST = 2
-"""Timelines that are shown at first; buttons show the others."""
 MARGIN_SHARE_OF_STEPS = 0.02
 """The share of the shown steps that the first view shows before and after them."""
 

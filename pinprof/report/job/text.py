@@ -13,12 +13,9 @@ from pinprof.report.view import Section, in_terminal
 from pinprof.report.words import NOTHING, capitalized, printable
 
 MAX_RANK_BARS = 8
-"""The most ranks with a bar, those that need longest alone; further ones are counted."""
 LONGEST_BAR_CHARS = 48
-"""Characters of the longest bar."""
 SHORTEST_BAR_CHARS = 10
 LABEL_COLUMNS = 52
-"""Columns for the words before and after a bar."""
 MAX_BRIEF_DOUBTS = 2
 MAX_LISTED_RANKS = 16
 """Ranks that the table lists if there are more than `MAX_RANK_ROWS`: those that need longest alone."""

@@ -17,15 +17,12 @@ from pinprof.report.view import Fact, ReportTable, Section
 from pinprof.report.words import NOTHING, capitalized, effect_and_remedy, place, with_more_sites
 
 MAX_GROUP_CHARS = 32
-"""Characters of a process group's list of ranks that are shown."""
 MAX_RANK_ROWS = 32
 """The most ranks in the page's table; further ones are folded. Those that need longest alone come first."""
 MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
 """The most that a terminal lists."""
 MAX_TRAFFIC = 3
-"""Names of collectives whose bus bandwidth a line names."""
 MAX_RANK_RUNS = 6
-"""Runs of ranks that are named; further ranks are counted."""
 WRONG_CLOCK_NS = 1_000_000
 """Clocks that NTP sets differ by less."""
 NOBODY_HOLDS_UP = "no rank holds up the others"

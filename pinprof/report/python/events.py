@@ -23,7 +23,6 @@ GPU_COLUMNS = ("name", "start_ms", "duration_ms", "device", "stream", "thread", 
 COPY_COLUMNS = ("direction", "host_memory", "bytes", "exposed_ms", "reason")
 CALL_KIND, OP_KIND = "call", "op"
 KINDS_OF_GPU_WORK = ("kernel", "copy", "memset")
-"""The kinds of GPU work, by their number in `CATEGORIES`."""
 COLUMNS: Mapping[str, Sequence[str]] = {"kernel": GPU_COLUMNS, "copy": (*GPU_COLUMNS, *COPY_COLUMNS)}
 """The columns of each kind; those of calls and ops are HOST_COLUMNS."""
 

@@ -17,7 +17,6 @@ from pinprof.trace.tables import Bools, Int32s, Int64s
 MAX_TABLE_ROWS = 20_000
 """The most rows of a table, those of most time: each takes about 40 bytes of the page."""
 MAX_TABLE_NAME_CHARS = 300
-"""Characters of a name: that of a kernel can have thousands."""
 
 Scopes: TypeAlias = "tuple[Sequence[float | None], Sequence[float | None]]"
 """A figure of each row: in the regular steps, and in the whole recording."""

@@ -49,19 +49,15 @@ from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Trace
 
 BAR_HEIGHT = 0.84
-"""The height of a bar, in rows."""
 ROW_PIXELS, LINE_PIXELS, BUTTONS_PIXELS, AXIS_HEIGHT_PIXELS = 22, 17, 40, 50
 """Pixels of a row, of a line of text or of the legend, of the buttons with their margin, and of the axis below."""
 TITLE_HEIGHT_PIXELS = 42
-"""Pixels of the title's first line, with the margin above."""
 MIN_FIGURE_PIXELS = 900
 """Pixels; on a narrower screen the figure scrolls by itself."""
 LEGEND_LETTER_PIXELS, SWATCH_PIXELS = 6.6, 44
 """Pixels of the legend: of a letter, and of the swatch of an entry."""
 TITLE_LINE_CHARS = 140
-"""Letters of a line below the title."""
 MAX_STEP_BUTTONS = 12
-"""The most steps with buttons; more have a menu."""
 MARGIN_SHARE_OF_RANGE = 0.01
 """The margin at both sides, as a share of the time that is shown."""
 KINDS_WITH_NAMES = (kinds.STEP_KIND, *range(kinds.FIRST_STALL_KIND, kinds.KERNEL_KIND))
@@ -77,7 +73,6 @@ PLOTLY_CONFIG = {
     "displaylogo": False,
     "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
 }
-"""The configuration of plotly: the wheel zooms."""
 _AXIS = {
     "automargin": True,
     "gridcolor": hues.LINE,

@@ -39,7 +39,6 @@ OWN_CODE_KIND = _kind("your code", "Python", hues.OWN_CODE, has_names=True)
 TORCH_CODE_KIND = _kind("torch", "Python", hues.TORCH_CODE, has_names=True)
 PACKAGE_CODE_KIND = _kind("Python and other packages", "Python", hues.PACKAGES, has_names=True)
 KIND_OF_ORIGIN: dict[CodeOrigin, int] = {"user": OWN_CODE_KIND, "torch": TORCH_CODE_KIND, "library": PACKAGE_CODE_KIND}
-"""Kinds of Python code by whose it is."""
 
 FIRST_STALL_KIND = len(_LEGEND_ROWS)
 """The kind of a stall is this plus its cause, an index into CAUSES."""

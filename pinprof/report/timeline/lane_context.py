@@ -19,7 +19,6 @@ from pinprof.trace.links import follow
 from pinprof.trace.tables import NONE, WHOLE_TRACE, Activities, Int32s, Int64s, Trace
 
 MAX_OPS_AROUND = 3
-"""Ops that are named around a call, the innermost ones."""
 MAX_PLACE_TEXT_CHARS = 200
 """Characters of a file with its line and function; the end matters most, and stays."""
 

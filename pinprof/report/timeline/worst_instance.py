@@ -17,7 +17,6 @@ from pinprof.trace.lines import Place
 from pinprof.trace.tables import Table
 
 COPY_FAMILIES = ("copies", "overlap", "hazards")
-"""Families of rules whose findings may be about copies."""
 
 
 class Instance(NamedTuple):

@@ -15,7 +15,6 @@ from pinprof.report.words import NOTHING
 MAX_HTA_TRACES = 16
 MAX_HTA_KERNELS = 8
 HTA_NAME_CHARS = 60
-"""Characters of a kernel's name."""
 HTA_TIMES = ("idle", "compute", "other", "overlapped comm.", "launches", "longer than work", f"over {SLOW_CALL_US} us")
 LATE_LAUNCHES = f"start over {LATE_US} us late"
 

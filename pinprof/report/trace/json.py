@@ -30,9 +30,7 @@ from pinprof.rules.rule import Findings
 
 NS_PER_US = 1000
 MAX_HOST_PLACES = 200
-"""Lines and functions of the host in the document, those with the most samples."""
 MeasuredTrace = tuple[Profile, Findings]
-"""A trace's measurements and what the rules found in it."""
 
 
 def traces_to_json(

@@ -43,7 +43,6 @@ GROUP_OF_SECTION = {
 """The group of each section below the timeline, both in order; a link at the top leads to each group. The last one
 has all other sections, too."""
 IDLE_HUES = {name: see_through(colour, 0.4) for name, colour in OF_LIMITS.items()}
-"""Pale colours of idle time by the limit that costs it."""
 
 
 def to_html(entries: Sequence[Analysis], code: Code = PLAIN) -> Markup:

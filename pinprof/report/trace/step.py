@@ -34,13 +34,11 @@ LONGER_WORK = "the GPU's work, which takes longer in the trace than the step wit
 """The whole of the parts, if these add up to more than the step."""
 
 MAX_BAR_COLUMNS = 96
-"""Columns of the widest bar."""
 BAR_INDENT = 2
 KERNEL_MARK, COLLECTIVE_MARK, COPY_MARK, MEMSET_MARK, IDLE_MARK = "█▒▓=░"
 """The characters that draw the parts of a step."""
 AROUND_WORK = "before its first work and after its last"
 LEGEND_GAP = "   "
-"""Separates the entries of a legend."""
 MAX_PEAKS = 2
 """GPUs in the line of the short report; those with the most memory."""
 

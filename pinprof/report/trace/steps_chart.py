@@ -29,7 +29,6 @@ OUTLIER_SHARE_OF_MEDIAN = 0.2
 OUTLIER_DEVIATIONS = 6
 """and by more than this number of median deviations: about four standard deviations of a normal distribution."""
 MIN_STEPS_WITH_OUTLIER = 3
-"""The fewest steps among which one can be an outlier."""
 CUT_MEDIAN_STEPS = 3.0
 """Bars of more than this many usual steps end at the top, with a mark."""
 HEADROOM_FACTOR = 1.15

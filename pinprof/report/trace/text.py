@@ -35,16 +35,13 @@ from pinprof.trace.sources import Sources
 from pinprof.verdict.step_limits import IRREGULAR
 
 MAX_LISTED_SITES = 5
-"""Sites of a finding that are listed."""
 SEVERITY_STYLES = {"high": "bold red", "medium": "yellow", "low": "dim", "suspect": "magenta"}
 FINDING_INDENT = 5
 OR_PAGE = " or --html FILE"
 MAX_BRIEF_LINES = 30
-"""Lines of a short report."""
 BRIEF_FORMS = ((3, 3), (3, 1), (3, 0), (2, 1), (1, 1), (1, 0))
 """How many changes a short report shows, and of how many what was seen: the first form that is short enough."""
 MAX_EVIDENCE_CHARS = 185
-"""Characters of the evidence of a finding without a place."""
 SOURCE_CHANGED = "(the source has changed since the recording)"
 STATEMENT_PREFIX = "The trace "
 """A fix that begins so only says what the trace shows or lacks: nothing to do, and so without an arrow."""

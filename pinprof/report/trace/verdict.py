@@ -48,9 +48,7 @@ LESS_OFTEN = {
     "epoch_end": "persistent_workers=True keeps the workers of a DataLoader from one epoch to the next",
     "checkpoint": "save checkpoints less often",
 }
-"""What to do about irregular steps, by their reason."""
 LESS_READ = "copy less to the host: compute on the GPU what is read of it"
-"""What to do about copies to the host."""
 SLOW_MEANING = (
     "the first launch of a kernel may load or compile its code, and a profiler of counters delays every launch. "
     "Record steps after a warm-up, without counters."

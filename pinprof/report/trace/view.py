@@ -28,15 +28,12 @@ from pinprof.rules.rule import Findings
 from pinprof.verdict.step_limits import LimitName
 
 PARTS_SECTION = "parts"
-"""The section with the bar of the step."""
 FAMILIES_WITH_LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
 MAX_LISTED_GPUS = 16
-"""The most GPUs that are listed; further ones are counted."""
 MIN_IDLE_SHARE_OF_BATCH = 0.02
 """A smaller share of a server's batch without GPU work is not explained."""
 PHASE_NAMES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
-"""What the batches of a phase are called."""
 MAX_MARK_CHARS = 60
 """Characters of a mark of the server, in which the GPU is idle."""
 SECOND_NS = 1e9

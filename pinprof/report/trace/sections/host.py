@@ -24,11 +24,9 @@ MIN_KIND_SHARE_OF_LINE = 0.1
 MAX_HOST_LINES = 20
 """Lines that are listed; further ones have single samples."""
 MAX_LINES_NAMED = 3
-"""Lines that are named for a trace without GPU work."""
 MIN_PART_SHARE, MAX_PARTS_OF_LINE = 0.02, 6
 """The least share of the time of a part of a line that is named, and the most such parts."""
 MIN_LINE_SHARE = 0.05
-"""Lines with a smaller share of the time are not named."""
 MAX_ERROR_OF_SHARE = 0.2
 """Shares that may be off by more than this, as those of twenty samples, are left to the tables."""
 LOAD_IN_WORKERS = "let workers make the batches: DataLoader(..., num_workers=4, persistent_workers=True)"

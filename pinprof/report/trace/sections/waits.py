@@ -20,13 +20,11 @@ from pinprof.trace.lines import Place, SourceLine, WatchedWait, period
 MIN_LISTED_SITES, MAX_SITES_OF_GROUP, MAX_LINES_ELSEWHERE = 10, 5, 10
 """The least sites that a terminal lists, the most of a group, and the most lines with waits in other steps."""
 MAX_WAIT_ROWS = 100
-"""The most rows of a table of waits on a page."""
 MIN_SHARE_OF_WATCHED_STEPS = 0.05
 """The short report does not name waits in a smaller share of the steps."""
 SEEN_OUTSIDE = "Waits seen outside of the recorded steps"
 SEEN_IN_EVERY_STEP = "Waits seen in every step, at lines without a certain recorded wait"
 MAX_WAITS_NAMED = 4
-"""Sites of a group that are named."""
 DIGITS_AS_TRACED = 2
 """Digits of times in the short report, which include the profiler's cost."""
 WaitCells = Sequence[Cell]

@@ -17,7 +17,6 @@ MAX_RUNS_NAMED = 9
 MIN_ADDED_SHARE = 0.05
 """The short report names steps unlike the others if they add at least this share to each step."""
 MAX_PLACES_OF_WORK = 3
-"""Places of a kind of work that are named; further ones are counted."""
 WHY_IRREGULAR = {
     "first": "among the first ten steps, for an unknown reason",
     "compile": "compiling",
@@ -30,7 +29,6 @@ WHY_IRREGULAR = {
     "recurring": "something that comes back regularly",
     "other": "longer for an unknown reason",
 }
-"""Why irregular steps are longer."""
 PARTS_OF_RUN = {
     "start_up": "start-up, until steps could be recognized",
     "regular": "steps, each counted as long as a regular one",
@@ -39,7 +37,6 @@ PARTS_OF_RUN = {
     "pinprof": "pinprof's own windows: steps under a profiler, starting it, and writing the trace",
     "end": "after the last step",
 } | {what: f"extra time in steps: {words}" for what, words in WHY_IRREGULAR.items()}
-"""Where the time of a run went."""
 
 
 def precision(course: WholeRun) -> Iterator[Fact]:

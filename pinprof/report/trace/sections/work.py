@@ -16,9 +16,7 @@ from pinprof.trace.vendors import AMD_KERNEL
 from pinprof.verdict.step_limits import GPU
 
 MAX_KINDS = 3
-"""Kinds of kernels that the short report names."""
 MIN_KIND_SHARE = 0.08
-"""The least share of the time of a kind of kernels that the short report names."""
 MIN_SHARE_ON_CORES, MAX_SHARE_OFF_CORES = 0.95, 0.05
 """Kernels of a kind run on tensor cores if at least this share of their time is there; they do not, up to the other."""
 DEFAULT_ROWS = 5
