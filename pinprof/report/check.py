@@ -48,7 +48,6 @@ def _text(checked: Sequence[Checked]) -> Iterable[RenderableType]:
     yield Text("")
     for trace in checked:
         yield from _trace(trace)
-    yield from _what_to_do(checked)
 
 
 def _trace(trace: Checked) -> Iterable[RenderableType]:
@@ -80,33 +79,16 @@ def _verdict(verdict: LimitVerdict, *, repeated: bool) -> Iterable[RenderableTyp
         yield _inset(f"and {more}; pinprof report TRACE --json has all")
 
 
-def _what_to_do(checked: Sequence[Checked]) -> Iterable[RenderableType]:
-    listed = [at.rule for trace in checked for verdict in trace.verdicts for at in verdict.places[:MAX_LISTED_PLACES]]
-    fixes = {rule.id: rule for rule in RULES}
-    explained = [identity for identity in dict.fromkeys(listed) if identity in fixes]
-    if not explained:
-        return
-    yield Text("What to do", "bold underline")
-    for identity in explained:
-        yield Text(f"{identity} {fixes[identity].title}", "bold")
-        yield Padding(Text(f"Fix: {fixes[identity].fix}"), (0, 0, 0, REASON_INDENT))
-    yield Text("")
-
-
 def _summary(checked: Sequence[Checked]) -> Text:
     verdicts = [verdict for trace in checked for verdict in trace.verdicts]
-    broken = sum(verdict.broken for verdict in verdicts)
+    checks, broken = counted(len(verdicts), "check"), sum(verdict.broken for verdict in verdicts)
     unknown = sum(verdict.unknown for verdict in verdicts)
     if broken:
         more = f"; {unknown} could not be judged" if unknown else ""
-        return Text(f"{broken} of {_checks(len(verdicts))} failed{more}.", "bold red")
+        return Text(f"{broken} of {checks} failed{more}.", "bold red")
     if unknown:
-        return Text(f"{unknown} of {_checks(len(verdicts))} could not be judged, so this is not a pass.", "bold yellow")
-    return Text(f"{_checks(len(verdicts))} passed.", "bold green")
-
-
-def _checks(count: int) -> str:
-    return counted(count, "check")
+        return Text(f"{unknown} of {checks} could not be judged, so this is not a pass.", "bold yellow")
+    return Text(f"{checks} passed.", "bold green")
 
 
 def _inset(text: str) -> Padding:

@@ -132,11 +132,6 @@ def site_figures(site: FoundSite) -> str:
     return f"{figures}; alone saves {duration(saving.saving_ns) if saving.saving_ns else 'nothing'}"
 
 
-def site_line(site: FoundSite) -> str:
-    """Return a site of a finding as a line of a list."""
-    return ": ".join(filter(None, (place(site.evidence.place), site_figures(site))))
-
-
 def with_more_sites(where: str, sites: int) -> str:
     """Return the place of the costliest of N sites, and how many more there are; empty if `where` is."""
     return f"{where} and {counted(sites - 1, 'more site')}" if where and sites > 1 else where
@@ -144,8 +139,7 @@ def with_more_sites(where: str, sites: int) -> str:
 
 def at_costliest_site(finding: Finding) -> str:
     """Return " at FILE:LINE" of the costliest site of a finding, and how many more sites there are."""
-    more = len(finding.sites) - 1
-    return at(finding.evidence.place) + (f" and {counted(more, 'more site')}" if more else "")
+    return with_more_sites(at(finding.evidence.place), len(finding.sites))
 
 
 def then_worth(finding: Finding, profile: Profile) -> str:

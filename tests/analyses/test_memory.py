@@ -56,7 +56,7 @@ def test_report_says_it_in_all_forms() -> None:
     analysis = analyse(stepping().read())
     entry = (analysis.profile, analysis.findings)
     said = "3.00 GiB allocated, 6.00 GiB reserved, at 45 % of step 1, in aten::mm"
-    assert f"GPU memory: peak {said}" in to_brief(*entry)
+    assert f"peak GPU memory: {said}" in to_brief(*entry)
     assert "3.00 GiB  peak GPU memory: allocated, 6.00 GiB reserved" in trace_to_text(*entry)
     (trace,) = json.loads(traces_to_json([entry]))["traces"]
     assert trace["memory"] == [

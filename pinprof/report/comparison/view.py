@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.comparison import Comparison, CopyChange, FindingChange, WaitChange
+from pinprof.comparison.changes import ChangeStatus
 from pinprof.ground.units import counted
 from pinprof.report.comparison import words
 from pinprof.report.findings.views import named
@@ -21,7 +22,7 @@ MAX_LISTED_CHANGES = 12
 class ChangeRow(NamedTuple):
     """A wait, a kind of copies or a finding: its row of a table, and its sentence in a brief."""
 
-    status: str
+    status: ChangeStatus
     cells: Sequence[Cell]
     sentence: str
 

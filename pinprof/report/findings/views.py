@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pinprof.ground import urls
 from pinprof.measurement.profile import Profile
-from pinprof.report.words import place, printable, site_line, then_worth, with_more_sites, worth
+from pinprof.report.words import place, printable, then_worth, with_more_sites, worth
 from pinprof.rules.catalogue import pin105_batches_without_pin_memory
 from pinprof.rules.rule import Finding, Findings, Rule
 
@@ -28,19 +28,12 @@ class FindingView:
     number: int
     """Its index among all findings."""
     finding: Finding
-    title: str
-    named: str
-    """Its title with the number of its rule."""
     rule: Rule
     where: str
     """The place of the costliest site, and how many more sites there are; empty if it is not known."""
     worth: str
     """What it saves alone, with its share of the step."""
     worth_in_short: str
-    evidence: str
-    sites: tuple[str, ...]
-    """Its sites with their figures, a line each, the costliest first; none if it is about one place."""
-    fix: str
     do: str
     """What to change, in a few words."""
     then: str
@@ -56,15 +49,10 @@ def finding_views(profile: Profile, findings: Findings) -> list[FindingView]:
         FindingView(
             number,
             finding,
-            title=finding.title,
-            named=named(finding),
             rule=finding.rule,
             where=with_more_sites(place(finding.evidence.place), len(finding.sites)),
             worth=worth(finding, profile),
             worth_in_short=worth(finding, profile, in_short=True),
-            evidence=finding.evidence.text,
-            sites=tuple(map(site_line, finding.sites)) if finding.evidence.sites else (),
-            fix=finding.fix,
             do=to_do(finding),
             then=then_worth(finding, profile),
             is_brief=number in brief,

@@ -223,7 +223,7 @@ def _finding(view: FindingView, trace: BriefedTrace) -> BriefFinding:
         BriefFinding,
         trace.whole.findings[view.number],
         id=f"{trace.id}/findings/{view.number}",
-        title=_short(view.title),
+        title=_short(finding.title),
         **_place_fields(finding.evidence.place),
         code=trace.quoting.line(finding.evidence.place) or None,
         places=len(finding.sites),

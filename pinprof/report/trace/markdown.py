@@ -6,7 +6,7 @@ from textwrap import dedent
 
 from pinprof.measurement.profile import Profile
 from pinprof.report import words
-from pinprof.report.findings.views import FindingView, trace_argument
+from pinprof.report.findings.views import FindingView, named, trace_argument
 from pinprof.report.source import PLAIN, Code, Quoting
 from pinprof.report.terminal import laid_out
 from pinprof.report.trace.first_screen import first_screen
@@ -60,10 +60,10 @@ def _trace(profile: Profile, findings: Findings, quoting: Quoting) -> Iterator[s
 
 
 def _finding(number: int, view: FindingView, quoting: Quoting) -> Iterator[str]:
-    yield f"**{number}. {inline(words.capitalized(view.named))}: {inline(view.worth)}**"
+    yield f"**{number}. {inline(words.capitalized(named(view.finding)))}: {inline(view.worth)}**"
     where = f"{code_span(view.where)}: " if view.where else ""
     then = f" Then: {inline(view.then)}." if view.then else ""
-    yield f"{where}{inline(view.evidence)}. {inline(view.fix)}{then}"
+    yield f"{where}{inline(view.finding.evidence.text)}. {inline(view.finding.fix)}{then}"
     if line := quoting.line(view.finding.evidence.place):
         yield fenced(line, "python")
     yield f"<details><summary>{view.rule.id} as code</summary>"

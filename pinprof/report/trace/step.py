@@ -222,26 +222,17 @@ def _long_parts(parts: Sequence[BarPart]) -> list[BarPart]:
 
 
 def memory_in_short(profile: Profile) -> str:
-    """Return the peaks in a line; empty if no memory was recorded."""
-    by_size = sorted(profile.memory, key=lambda peak: -peak.allocated_bytes)
-    several = len(by_size) > 1
-    peaks = [
-        (f"GPU {peak.device} " if several else "")
-        + f"peak {size(peak.allocated_bytes)} allocated{_reserved(peak)}, {_when(peak, profile)}"
-        for peak in by_size[:MAX_PEAKS]
-    ]
-    return f"GPU memory: {'; '.join(peaks)}" if peaks else ""
+    """Return the largest peaks in a line; empty if no memory was recorded."""
+    peaks = list(memory_facts(profile))[:MAX_PEAKS]
+    return "; ".join(f"{fact.name}: {fact.number} {fact.meaning}" for fact in peaks)
 
 
 def memory_facts(profile: Profile) -> Iterator[Fact]:
-    """Yield the peak of each GPU."""
-    for peak in profile.memory:
+    """Yield the peak of each GPU, the largest first."""
+    for peak in sorted(profile.memory, key=lambda peak: -peak.allocated_bytes):
         name = f"peak memory of GPU {peak.device}" if len(profile.memory) > 1 else "peak GPU memory"
-        yield Fact(name, size(peak.allocated_bytes), f"allocated{_reserved(peak)}, {_when(peak, profile)}")
-
-
-def _reserved(peak: MemoryPeak) -> str:
-    return "" if peak.reserved_bytes is None else f", {size(peak.reserved_bytes)} reserved"
+        reserved = "" if peak.reserved_bytes is None else f", {size(peak.reserved_bytes)} reserved"
+        yield Fact(name, size(peak.allocated_bytes), f"allocated{reserved}, {_when(peak, profile)}")
 
 
 def _when(peak: MemoryPeak, profile: Profile) -> str:

@@ -28,6 +28,7 @@ from pinprof.report.words import (
     place,
     printable,
     recording_line,
+    site_figures,
     source_of_rates,
 )
 from pinprof.rules.rule import Finding, Findings
@@ -90,10 +91,12 @@ def _findings(screen: FirstScreen) -> Iterable[RenderableType]:
         yield bullet(remark)
     for view in screen.views:
         style = SEVERITY_STYLES[view.finding.severity]
-        yield Padding(Text.assemble((view.worth, style), ": ", (f"{view.rule.id} {view.title}", "bold")), (0, 0, 0, 2))
-        yield Padding(Text(printable(view.evidence)), (0, 0, 0, 6))
+        yield Padding(
+            Text.assemble((view.worth, style), ": ", (f"{view.rule.id} {view.finding.title}", "bold")), (0, 0, 0, 2)
+        )
+        yield Padding(Text(printable(view.finding.evidence.text)), (0, 0, 0, 6))
         yield from _finding_sites(view)
-        yield Padding(Text(f"Fix: {view.fix}"), (0, 0, 0, 6))
+        yield Padding(Text(f"Fix: {view.finding.fix}"), (0, 0, 0, 6))
         if view.then:
             yield Padding(Text(f"Then: {view.then}"), (0, 0, 0, 6))
     for words in (joint_worth(findings, profile), source_of_rates(findings, profile)):
@@ -102,9 +105,10 @@ def _findings(screen: FirstScreen) -> Iterable[RenderableType]:
 
 
 def _finding_sites(view: FindingView) -> Iterable[RenderableType]:
-    lines = list(view.sites[:MAX_LISTED_SITES])
-    if (more := len(view.sites) - len(lines)) > 0:
-        lines.append(f"and {counted(more, 'more site')}: --json")
+    sites = view.finding.sites if view.finding.evidence.sites else ()
+    lines = [": ".join(filter(None, (place(site.evidence.place), site_figures(site)))) for site in sites]
+    if (more := len(lines) - MAX_LISTED_SITES) > 0:
+        lines[MAX_LISTED_SITES:] = [f"and {counted(more, 'more site')}: --json"]
     rows = Table.grid(padding=(0, 1))
     for line in lines:
         rows.add_row("-", Text(printable(line)))
@@ -217,7 +221,7 @@ def _advice(screen: FirstScreen) -> Iterator[RenderableType]:
 def _brief_finding(
     number: int, view: FindingView, quoting: Quoting, width: int, *, is_terse: bool
 ) -> Iterator[RenderableType]:
-    what, rule = f": {view.title} ", f"({view.rule.id})"
+    what, rule = f": {view.finding.title} ", f"({view.rule.id})"
     yield hanging(Text(f"{number:>3}. "), Text.assemble((view.worth_in_short, "green"), what, (rule, "dim")))
     if not is_terse or view.where or view.finding.evidence.line is not None:
         yield from _where(view.finding, quoting, width)

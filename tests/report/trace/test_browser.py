@@ -91,7 +91,7 @@ def test_memory_over_time_is_an_area_below_the_overlap_band(opened: Opened, tmp_
     assert hands.page.locator(".legend").get_by_role("button", name="allocated memory").count() == 1
     lines = hands.point_at("memory", 0.45).splitlines()
     assert lines[:2] == ["3.00 GiB allocated", "4.00 GiB reserved"]
-    assert "GPU memory: peak 3.00\u00a0GiB" in hands.page.locator(".short").inner_text()
+    assert "Peak GPU memory: 3.00\u00a0GiB" in hands.page.locator(".short").inner_text()
     hands.page.locator("input.find").fill("memory")
     expect(hands.page.locator(".found")).to_have_text("not found")
 
