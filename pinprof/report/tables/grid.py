@@ -20,14 +20,8 @@ MAX_TABLE_NAME_CHARS = 300
 
 Scopes: TypeAlias = "tuple[Sequence[float | None], Sequence[float | None]]"
 """A figure of each row: in the regular steps, and in the whole recording."""
-TEXT_VALUES, COUNT_VALUES, TIME_VALUES, BYTES_VALUES, RATE_VALUES, SHARE_VALUES = (
-    "text",
-    "count",
-    "time",
-    "bytes",
-    "rate",
-    "share",
-)
+TEXT_VALUES, COUNT_VALUES, TIME_VALUES = "text", "count", "time"
+BYTES_VALUES, RATE_VALUES, SHARE_VALUES = "bytes", "rate", "share"
 """The kinds of columns: times are ns, rates bytes per ns."""
 
 

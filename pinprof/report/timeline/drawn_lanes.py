@@ -63,10 +63,7 @@ class PageDrawing(Drawing):
 
 
 def lanes_of_page(
-    analysis: Analysis,
-    view: Window,
-    max_events: int = MAX_PAGE_EVENTS,
-    wanted_ns: Iterable[int] = (),
+    analysis: Analysis, view: Window, max_events: int = MAX_PAGE_EVENTS, wanted_ns: Iterable[int] = ()
 ) -> PageDrawing:
     """Return the lanes of a trace with at most `max_events` rectangles, unless there are more lanes.
 

@@ -34,14 +34,7 @@ from pinprof.report.timeline.lane import (
     Names,
 )
 from pinprof.report.timeline.lane_context import LaneContext
-from pinprof.report.timeline.steps import (
-    Window,
-    step_names,
-    step_range,
-    usable_steps,
-    window_of_steps,
-    window_of_times,
-)
+from pinprof.report.timeline.steps import Window, step_names, step_range, usable_steps, window_of_steps, window_of_times
 from pinprof.report.trace.page import timeline_title
 from pinprof.report.words import cut
 from pinprof.trace.links import follow

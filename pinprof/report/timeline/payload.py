@@ -145,12 +145,7 @@ def _add_column(block: PackedColumns, names: dict[str, int], numbers: dict[str, 
 
 def _header_of(trace: Trace, lane: Lane, *, is_shared: bool) -> dict[str, Any]:
     source = lane.source
-    fields = {
-        "group": lane.group,
-        "label": lane.label,
-        "source": source.name,
-        "isNested": source.is_nested,
-    }
+    fields = {"group": lane.group, "label": lane.label, "source": source.name, "isNested": source.is_nested}
     if source is WORK_SOURCE:
         device, stream = (int(column[lane.row[0]]) for column in (trace.gpu.device, trace.gpu.stream))
         fields |= {"device": device, "stream": f"stream {stream}"}

@@ -97,10 +97,7 @@ class BriefUntold(Document):
     ]
 
 
-@projection(
-    TraceJson,
-    "path rank gpus step verdict findings more_findings joint lines cannot_tell more_cannot_tell",
-)
+@projection(TraceJson, "path rank gpus step verdict findings more_findings joint lines cannot_tell more_cannot_tell")
 class BriefTrace(Document):
     """One trace; of a job that of the rank to look at."""
 

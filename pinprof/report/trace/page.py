@@ -5,7 +5,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
-from typing import NamedTuple
 
 from pinprof.analyses.step_parts import MeanStep
 from pinprof.analysis import Analysis
@@ -30,7 +29,7 @@ from pinprof.report.trace.steps_chart import part_times, steps_chart, steps_svg
 from pinprof.report.trace.verdict import advice, headline, not_told, step_length
 from pinprof.report.trace.view import doubt_sections, event_sections, in_short, step_sections
 from pinprof.report.view import Section, capitalized_sentence, on_page, sentence_html
-from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together, worth
+from pinprof.report.words import NOTHING, capitalized, doubts, joint_worth, recording_line, which_together
 from pinprof.verdict.step_limits import LIMITS
 from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
@@ -92,7 +91,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
     parts = list(_below(number, entry, {grid.name for grid in grids}, quoting))
     links = [("Changes", f"findings-{number}")] if what_to_do else []
     links += [("Timeline", f"timeline-{number}"), *([("Tables", f"tables-{number}")] if grids else [])]
-    links += [(part.group, part.id) for part in parts]
+    links += [(group, name) for group, name, _ in parts]
     pieces = [
         top(f"heading-{number}", PurePath(profile.path).name, recording_line(profile), links),
         *_answer(screen),
@@ -104,7 +103,7 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
         Markup('<h3 id="tables-{}">Tables</h3>\n{}').format(number, tables(number, entry, grids, quoting))
         if grids
         else "",
-        *(part.content for part in parts),
+        *(content for _, _, content in parts),
         note(Markup("Read from <code>{}</code>").format(profile.path)),
     ]
     frame = Markup('<section id="trace-{0}" aria-labelledby="heading-{0}">\n{1}\n</section>\n')
@@ -112,10 +111,10 @@ def section(number: int, entry: Analysis, max_events: int, code: Code = PLAIN) -
 
 
 def _answer(screen: FirstScreen) -> Iterator[Markup]:
-    profile, findings, length = screen.profile, screen.findings, step_length(screen.profile)
-    if length.number:
+    profile, findings, (number, meaning) = screen.profile, screen.findings, step_length(screen.profile)
+    if number:
         answer = Markup('<p class="answer"><strong>{}</strong> {}</p>')
-        yield answer.format(inline_html(length.number), inline_html(length.meaning))
+        yield answer.format(inline_html(number), inline_html(meaning))
     why = headline(screen, has_length=False)
     yield Markup('<p class="headline">{}</p>').format(inline_html(f"{why}." if why else ""))
     yield from _shares(profile, findings.verdict)
@@ -123,13 +122,8 @@ def _answer(screen: FirstScreen) -> Iterator[Markup]:
     if joint and step_ns and 0 < joint.saving_ns < step_ns:
         after_ns = step_ns - joint.saving_ns
         lengths = between(step_ns, after_ns, digits_of(profile.step_range_ns)).replace(" to ", " \u2192 ")
-        replayed = [finding for finding in findings if finding.saving]
-        which, saves = (
-            which_together(joint).removesuffix(" together"),
-            joint_worth(findings, profile).partition("; ")[2],
-        )
-        if len(replayed) == 1:
-            which, saves = f"the change of {replayed[0].rule.id}", worth(replayed[0], profile)
+        which = which_together(joint, "all changes").removesuffix(" together")
+        saves = joint_worth(findings, profile).partition("; ")[2]
         yield Markup(
             '<figure class="share after"><div class="bar"><span style="width:{:.2f}%"></span></div>'
             "<figcaption><strong>{}</strong> {}</figcaption></figure>"
@@ -158,16 +152,10 @@ def _doubts(profile: Profile) -> Iterator[Markup]:
         yield line.format(is_open, part.title, inline_html(what), reasons)
 
 
-class PagePart(NamedTuple):
-    """A part of the page below the timeline; a link leads to it."""
-
-    group: str
-    id: str
-    content: Markup
-
-
-def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoting) -> Iterator[PagePart]:
-    """Yield the parts below the timeline: the sections of the report with their charts, by group."""
+def _below(
+    number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoting
+) -> Iterator[tuple[str, str, Markup]]:
+    """Yield the parts below the timeline, each a group of sections: its title, its id, and the sections."""
     profile = entry.profile
     said = step.step_fact(profile).meaning  # above, as the length of the step
     shown_facts = [fact for part in step_sections(profile) for fact in part.facts]
@@ -187,26 +175,18 @@ def _below(number: int, entry: Analysis, grids: AbstractSet[str], quoting: Quoti
         if pieces:
             name = f"{group.lower()}-{number}"
             heading = Markup('<h3 id="{}">{}</h3>').format(name, group)
-            yield PagePart(group, name, Markup('{}\n<div class="group">{}</div>').format(heading, lines(pieces)))
+            yield group, name, Markup('{}\n<div class="group">{}</div>').format(heading, lines(pieces))
 
 
 def _piece(part: Section, entry: Analysis, grids: AbstractSet[str], quoting: Quoting) -> Markup:
     """Return a section in its group; empty if the page shows the same elsewhere."""
     tables_of = [table for table in part.tables if table.grid not in grids]
-    if part.name in ("kernels", "collectives", "ops") and part.tables and not tables_of:
-        return Markup()
-    if part.name == "phases" or (part.name == "idle" and _is_idle_explained(entry)):
+    if part.name == "phases" or (part.name in ("kernels", "collectives", "ops") and part.tables and not tables_of):
         return Markup()
     drawn = _steps_chart(entry) if part.name == "steps" else Markup()
     title = "" if part.title == GROUP_OF_SECTION.get(part.name) else part.title
     content = on_page(replace(part, title=title, tables=tables_of, name=""), drawn, quoting, level=4)
     return Markup('<div class="piece">{}</div>').format(content) if title else content
-
-
-def _is_idle_explained(entry: Analysis) -> bool:
-    mean = busiest(entry.profile)
-    explained_ns = sum(ns for _, ns in entry.findings.verdict.idle)
-    return mean is not None and explained_ns >= step.SOLE_SHARE_OF_IDLE * mean.idle_ns > 0
 
 
 def _shares(profile: Profile, verdict: Verdict) -> Iterator[Markup]:

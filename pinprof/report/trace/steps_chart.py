@@ -7,19 +7,19 @@ which browsers show on hover.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from pinprof.analyses.step_parts import MeanStep, StepParts, measure_parts
-from pinprof.analyses.steps import measure_steps, timed, with_irregular
+from pinprof.analyses.steps import with_irregular
 from pinprof.ground import hues
 from pinprof.ground.units import NS_PER_MS, duration, ms
 from pinprof.measurement.profile import Profile
 from pinprof.report.html import Markup, hue, inline_html
 from pinprof.report.timeline import kinds
-from pinprof.report.timeline.kinds import EVENT_KINDS
+from pinprof.report.timeline.kinds import EVENT_KINDS, LegendEntry
 from pinprof.report.words import step_known
 from pinprof.trace.spans.step_names import numbers_of_steps
 from pinprof.trace.tables import Bools, Int64s, Trace
@@ -41,68 +41,46 @@ ROUND_STEPS = (1, 2, 2.5, 5, 10)
 MAX_AXIS_TICKS = 5
 TOP_PIXELS, PLOT_PIXELS, AXIS_PIXELS, LETTER_PIXELS = 16, 118, 46, 7.2
 UNLIKE = "unlike the others"
-HOST_STEP = ("on the host: from the start of a step to the next one's", hues.OP, "")
-
-
-class StepBars(NamedTuple):
-    """One part of the steps: its label, colour and pattern, the number of each step, and its time in ns."""
-
-    label: str
-    colour: str
-    pattern: str
-    numbers: Int64s
-    time_ns: Int64s
 
 
 @dataclass(frozen=True)
 class StepsChart:
-    """What the chart shows."""
+    """What the chart shows of the steps with these numbers; lengths and times are ns."""
 
     caption: str
-    bars: list[StepBars]
-    """The parts, each on those before it."""
-    lengths: dict[int, int]
-    """The length of each step in ns, by its number."""
+    numbers: list[int]
+    parts: dict[int, Int64s]
+    """The times of each part by its kind, each part drawn on those before it."""
+    lengths: list[int]
     unlike: list[int]
     """The numbers of steps that are unlike the others, or longer than the chart."""
     top_ns: float
     gathered: int
     """Steps of a bar, which shows their mean."""
     without_profiler: tuple[float, str] | None
-    """The step without the profiler, in ns and in words."""
+    """The step without the profiler, also in words."""
 
 
 def steps_chart(trace: Trace, profile: Profile, device: int | None) -> StepsChart | None:
-    """Return a chart of the complete steps, each a bar of where it goes on a GPU, or alone as long as on the host.
+    """Return a chart of the complete steps, each a bar of where it goes on a GPU; None for fewer than two.
 
-    It includes steps unlike the others, which the measured step leaves out. It is None for fewer than two steps.
+    It includes steps unlike the others, which the measured step leaves out.
     """
     if trace.steps.unlike is not None:
         trace = with_irregular(trace)
     parts = next((of_gpu for of_gpu in measure_parts(trace) if of_gpu.device == device), None)
-    numbered, known = numbers_of_steps(trace), parts.step if parts is not None else np.zeros(0, np.int64)
-    host, host_ns = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    if trace.steps.on_host:
-        host_ns = measure_steps(trace).host_lengths_ns
-        host = timed(trace.steps)[: len(host_ns)]
-        host_ns = host_ns[~np.isin(host, known)]
-        host = host[~np.isin(host, known)]
-    step, length_ns = np.append(known, host), np.append(parts.length_ns if parts is not None else host_ns[:0], host_ns)
-    if len(step) < 2:  # noqa: PLR2004
+    if parts is None or len(parts.step) < 2:  # noqa: PLR2004
         return None
-    order = np.argsort(step)
-    numbers, lengths = numbered[step[order]], length_ns[order]
+    numbers, lengths = numbers_of_steps(trace)[parts.step], parts.length_ns
     step_ns = profile.estimate.step_ns or 0.0
     top_ns = HEADROOM_FACTOR * max(min(float(lengths.max()), CUT_MEDIAN_STEPS * float(np.median(lengths))), step_ns)
-    unlike, gathered = numbers[outliers(lengths) | (lengths > top_ns)].tolist(), -(-len(step) // MAX_STEP_BARS)
-    of_parts = [] if parts is None else [(EVENT_KINDS[kind], times) for kind, times in part_times(parts).items()]
-    bars = [StepBars(kind.label, kind.colour, kind.pattern, numbered[known], times) for kind, times in of_parts]
-    bars.append(StepBars(*HOST_STEP, numbered[host], host_ns))
+    unlike, gathered = numbers[outliers(lengths) | (lengths > top_ns)].tolist(), -(-len(lengths) // MAX_STEP_BARS)
     without = step_known(profile) if step_ns else None
     return StepsChart(
-        _caption(lengths, unlike, parts, gathered),
-        [bar for bar in bars if bar.time_ns.any()],
-        dict(zip(numbers.tolist(), lengths.tolist(), strict=True)),
+        _caption(lengths, unlike, parts.device, gathered),
+        numbers.tolist(),
+        {kind: time_ns for kind, time_ns in part_times(parts).items() if time_ns.any()},
+        lengths.tolist(),
         unlike,
         top_ns,
         gathered,
@@ -120,14 +98,14 @@ def outliers(lengths: Int64s) -> Bools:
     )
 
 
-def _caption(lengths: Int64s, unlike: list[int], parts: StepParts | None, gathered: int) -> str:
+def _caption(lengths: Int64s, unlike: list[int], device: int, gathered: int) -> str:
     middle, least, most = (duration(float(of(lengths))) for of in (np.median, np.min, np.max))
     named = ", ".join(map(str, unlike[:8])) + (", ..." if len(unlike) > 8 else "")  # noqa: PLR2004
     marked = f" Unlike the others: {named}." if unlike else ""
     bar = "A bar is a step" if gathered == 1 else f"A bar is the mean of {gathered} steps"
-    on = "" if parts is None else f" on GPU {parts.device}, from the end of the work of the step before to its own"
+    on = f"on GPU {device}, from the end of the work of the step before to its own"
     lasts = f"The median step takes {middle}, the shortest {least}, the longest {most}, with the profiler's cost."
-    return f"{lasts}{marked} {bar}{on}."
+    return f"{lasts}{marked} {bar} {on}."
 
 
 def part_times(parts: StepParts | MeanStep) -> dict[int, Any]:
@@ -144,16 +122,16 @@ def part_times(parts: StepParts | MeanStep) -> dict[int, Any]:
 
 def steps_svg(chart: StepsChart) -> Markup:
     """Return the chart as a figure of a page, with its caption and its legend."""
-    numbers = [*chart.lengths]
+    numbers = chart.numbers
     low, high = numbers[0] - 0.75, max(numbers[-1] + 0.75, numbers[0] + MIN_BARS_OF_AXIS)
     labels = [(value, f"{value:,.10g}") for value in round_values(0, ms(chart.top_ns))]
     left = 26 + LETTER_PIXELS * max(len(text) for _, text in labels) + 8
     drawn = (*_axes(chart, labels, left, low, high), *_bars(chart, low, high), *_remarks(chart, low, high))
     swatch = Markup('<li><span class="swatch" style="background:{}"></span>{}</li>')
-    keys = [swatch.format(_striped(bar), inline_html(bar.label)) for bar in chart.bars]
-    keys += [Markup('<li><span class="symbol" style="color:{}">\u2716</span>{}</li>').format(hues.VERMILLION, UNLIKE)][
-        : len(chart.unlike)
-    ]
+    keys = [swatch.format(_striped(EVENT_KINDS[kind]), inline_html(EVENT_KINDS[kind].label)) for kind in chart.parts]
+    if chart.unlike:
+        mark = Markup('<li><span class="symbol" style="color:{}">\u2716</span>{}</li>')
+        keys.append(mark.format(hues.VERMILLION, UNLIKE))
     return Markup(
         '<figure class="chart"><figcaption>{}</figcaption><ul class="keys">{}</ul>'
         '<div class="canvas" style="padding:{}px 14px 0 {:.0f}px">'
@@ -169,10 +147,10 @@ def steps_svg(chart: StepsChart) -> Markup:
     )
 
 
-def _striped(bar: StepBars) -> str:
-    if not bar.pattern:
-        return bar.colour
-    return f"repeating-linear-gradient({hues.HATCHES[bar.pattern]}deg,{bar.colour} 0 3px,#fffb 3px 4px)"
+def _striped(kind: LegendEntry) -> str:
+    if not kind.pattern:
+        return kind.colour
+    return f"repeating-linear-gradient({hues.HATCHES[kind.pattern]}deg,{kind.colour} 0 3px,#fffb 3px 4px)"
 
 
 def round_values(low: float, high: float, *, is_whole: bool = False) -> list[float]:
@@ -214,28 +192,25 @@ def _bars(chart: StepsChart, low: float, high: float) -> Iterator[Markup]:
         '<path d="M0 0H7" stroke="#fffb" stroke-width="2"/></pattern>'
     )
     name = f"hatch-{crc32(chart.caption.encode()):x}"
-    for pattern in sorted({bar.pattern for bar in chart.bars} - {""}):
+    for pattern in sorted({EVENT_KINDS[kind].pattern for kind in chart.parts} - {""}):
         yield stripes.format(name, hues.HATCHES[pattern], hues.HATCHES[pattern])
     piece = Markup('<rect class="hue" style="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>')
     over = Markup('<rect class="hatched" fill="url(#{}-{})" x="{}" y="{}" width="{}" height="{}"/>')
-    width = 0.85 * chart.gathered
+    width = f"{100 * 0.85 * chart.gathered / (high - low):.3f}%"
     steps = "step" if chart.gathered == 1 else f"{chart.gathered} steps from"
-    ends: dict[int, float] = {}
-    for bar in chart.bars:
-        starts = np.arange(0, len(bar.numbers), chart.gathered)
-        means = np.add.reduceat(bar.time_ns, starts) / np.diff(np.append(starts, len(bar.numbers)))
-        for number, mean_ns in zip(bar.numbers[starts].tolist(), means.tolist(), strict=True):
-            start_ns = ends.get(number, 0.0)
-            ends[number] = start_ns + mean_ns
-            if mean_ns <= 0:
-                continue
-            x, y = 100 * (number - 0.425 - low) / (high - low), _down(ends[number], chart.top_ns)
-            height = round(_down(start_ns, chart.top_ns) - y, 1)
-            box = (f"{x:.3f}%", y, f"{100 * width / (high - low):.3f}%", height)
-            said = f"{steps} {number}, {bar.label.split(':')[0]}: {duration(mean_ns)}"
-            yield piece.format(hue(bar.colour), *box, said)
-            if bar.pattern:
-                yield over.format(name, hues.HATCHES[bar.pattern], *box)
+    starts = np.arange(0, len(chart.numbers), chart.gathered)
+    ends_ns = np.zeros(len(starts))
+    for kind, time_ns in chart.parts.items():
+        label, _, colour, pattern, *_ = EVENT_KINDS[kind]
+        means_ns = np.add.reduceat(time_ns, starts) / np.diff(np.append(starts, len(chart.numbers)))
+        begins_ns, ends_ns = ends_ns, ends_ns + means_ns
+        times = zip(means_ns.tolist(), begins_ns.tolist(), ends_ns.tolist(), strict=True)
+        for number, (mean_ns, begin_ns, end_ns) in zip(chart.numbers[:: chart.gathered], times, strict=True):
+            x, y = 100 * (number - 0.425 - low) / (high - low), _down(end_ns, chart.top_ns)
+            box = (f"{x:.3f}%", y, width, round(_down(begin_ns, chart.top_ns) - y, 1))
+            if mean_ns > 0:
+                yield piece.format(hue(colour), *box, f"{steps} {number}, {label}: {duration(mean_ns)}")
+                yield over.format(name, hues.HATCHES[pattern], *box) if pattern else Markup()
 
 
 def _remarks(chart: StepsChart, low: float, high: float) -> Iterator[Markup]:
@@ -244,7 +219,7 @@ def _remarks(chart: StepsChart, low: float, high: float) -> Iterator[Markup]:
         "<title>step {}: {}, {}</title></text>"
     )
     for number in chart.unlike:
-        length = chart.lengths[number]
+        length = chart.lengths[chart.numbers.index(number)]
         x, y = 100 * (number - low) / (high - low), _down(min(length, 0.97 * chart.top_ns), chart.top_ns)
         yield mark.format(hue(hues.VERMILLION), x, y, number, duration(length), UNLIKE)
     if chart.without_profiler:

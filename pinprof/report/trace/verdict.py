@@ -12,11 +12,7 @@ from pinprof.ground.units import between, counted, duration, percent, ranged
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import given
 from pinprof.report.findings.views import MIN_SAVED_SHARE_OF_STEP, named
-from pinprof.report.trace.first_screen import (
-    FirstScreen,
-    is_of_verdict,
-    removes_more,
-)
+from pinprof.report.trace.first_screen import FirstScreen, is_of_verdict, removes_more
 from pinprof.report.trace.sections.host import first_line, host_time
 from pinprof.report.trace.sections.whole_run import WHY_IRREGULAR
 from pinprof.report.trace.step import gpu_work_facts, name_of_whole, share_of_step, why_idle
@@ -56,21 +52,8 @@ SLOW_MEANING = (
 OF_ONE_STEP, OF_ALL_STEPS, OF_TRACE = "per step", "per step, as measured before the recording", "for the whole trace"
 
 
-class StepLength(NamedTuple):
-    """The length of a step in words."""
-
-    number: str
-    """With its unit; empty if it is not known."""
-    meaning: str
-    """What it is the length of, and how it is known."""
-
-    def __str__(self) -> str:
-        """Return both: "12.7 ms per step (estimated)"."""
-        return f"{self.number} {self.meaning}".lstrip()
-
-
-def step_length(profile: Profile) -> StepLength:
-    """Return how long a step takes: without the profiler if that is known, otherwise as traced."""
+def step_length(profile: Profile) -> tuple[str, str]:
+    """Return how long a step takes, empty if unknown, and of what and how that is known: as traced if not otherwise."""
     estimate, step_ns, length = profile.estimate, profile.step_ns, known_length(profile)
     is_step, is_estimated = profile.steps.whole == "step", estimate.source == "estimated"
     per = OF_ONE_STEP if is_step else f"{OF_TRACE}, in which no step was found"
@@ -79,12 +62,12 @@ def step_length(profile: Profile) -> StepLength:
     if length:
         known = ("estimated" if is_estimated else "", length.range and f"{length.range}{_runs_of_range(profile)}")
         certainty = "; ".join(filter(None, known))
-        return StepLength(length.number, f"{per} ({certainty})" if certainty else per)
+        return length.number, f"{per} ({certainty})" if certainty else per
     if profile.step_range_ns:
-        return StepLength(between(*profile.step_range_ns), f"{per} (estimated)")
+        return between(*profile.step_range_ns), f"{per} (estimated)"
     if step_ns:
-        return StepLength(duration(step_ns), f"{per} as traced" if is_step else f"as traced {per}")
-    return StepLength("", f"The length of the {profile.steps.whole} is not known")
+        return duration(step_ns), f"{per} as traced" if is_step else f"as traced {per}"
+    return "", f"The length of the {profile.steps.whole} is not known"
 
 
 def _runs_of_range(profile: Profile) -> str:
@@ -104,20 +87,20 @@ def headline(screen: FirstScreen, *, has_length: bool = True) -> str:
 
     A page that shows the length by itself leaves it out; then the headline is empty if nothing else is known.
     """
-    words = _headline(screen, has_length=has_length or not step_length(screen.profile).number)
+    words = _headline(screen, has_length=has_length or not step_length(screen.profile)[0])
     return f"The file is cut off. What is left of it: {words}" if words and screen.is_cut else words
 
 
 def _headline(screen: FirstScreen, *, has_length: bool) -> str:
     if screen.is_empty:
         return "Nothing was recorded: the trace has no op, no call and no GPU work"
-    length, why, cause = step_length(screen.profile), reason(screen), screen.verdict.cause
+    length, why, cause = " ".join(step_length(screen.profile)).lstrip(), reason(screen), screen.verdict.cause
     if cause is not None:
         return f"{LIMITS[cause].word}: {f'{length}; ' if has_length else ''}{why}"
     if not has_length:
         return capitalized(why)
     before_why = ": " if screen.verdict.between else "; "
-    return capitalized(str(length)) + (f"{before_why}{why}" if why else "")
+    return capitalized(length) + (f"{before_why}{why}" if why else "")
 
 
 def known_headline(screen: FirstScreen) -> str | None:

@@ -63,7 +63,7 @@ def test_several_runs_give_a_range_for_one_more(
     of_this_run, of_all = facts(profile)
     assert of_this_run.meaning.endswith("with 95 % confidence in this run")
     assert of_all == Fact("mean of", f"{len(runs_ms)} runs", meaning, is_named=False)
-    assert str(step_length(profile)) == headline
+    assert " ".join(step_length(profile)) == headline
     whole, brief = trace_of(profile, Findings()).steps, json.loads(traces_to_brief_json([(profile, Findings())]))
     assert brief["traces"][0]["step"]["range_ms"] == whole.range_ms == range_ms(profile.step_range_ns)
     assert step_fact(profile).meaning.partition(" (")[2].rstrip(")") in headline
