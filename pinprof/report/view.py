@@ -162,9 +162,7 @@ def capitalized_sentence(sentence: Sentence) -> Sentence:
     """Return a sentence with a capital at the beginning, as `capitalized`."""
     if isinstance(sentence, str):
         return capitalized(sentence)
-    if isinstance(sentence, Styled | CodeText):
-        return sentence._replace(text=capitalized(sentence.text))
-    first, *others = sentence
+    first, *others = (sentence,) if isinstance(sentence, Styled | CodeText) else sentence
     return (capitalized(first) if isinstance(first, str) else first._replace(text=capitalized(first.text)), *others)
 
 

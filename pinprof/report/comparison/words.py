@@ -14,8 +14,6 @@ from pinprof.rules.rule import Finding
 BETTER, WORSE = get_args(FigureOutcome)
 ARROW = "->"
 MAX_LISTED_LINES = 4
-MIN_SHOWN_FACTOR = 10
-"""A figure that grew by this factor or more is shown as a factor: thousands of percent are hard to read."""
 MIN_SHARE_BY_CHANCE = 0.01
 """A note is shown if more than this share of unchanged figures would look changed by chance."""
 
@@ -51,9 +49,7 @@ def difference(figure: ComparedFigure) -> str:
     difference = f"{sign}{amount(figure.unit, abs(change))}"
     if figure.fraction is None or not figure.after.value:
         return difference
-    times = 1 + figure.fraction
-    share = f"{how_many(times)} times as much" if times >= MIN_SHOWN_FACTOR else percent(abs(figure.fraction))
-    return f"{difference} ({share})"
+    return f"{difference} ({percent(abs(figure.fraction))})"
 
 
 def meaning(figure: ComparedFigure) -> str:

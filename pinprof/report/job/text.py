@@ -1,21 +1,18 @@
-"""The ranks of a job for the terminal: in a few lines, with bars of how long each would need alone, or in full."""
+"""The ranks of a job for the terminal: in a few lines, or in full."""
 
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from pinprof.ground.units import counted, duration, milliseconds, percent
-from pinprof.ranks.rank import RankPart, RankRow, Ranks
+from pinprof.ground.units import counted, duration, listed, milliseconds, percent
+from pinprof.ranks.rank import RankPart, Ranks
 from pinprof.report.job import view
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, table
 from pinprof.report.view import Section, in_terminal
 from pinprof.report.words import NOTHING, capitalized, printable
 
-MAX_RANK_BARS = 8
-LONGEST_BAR_CHARS = 48
-SHORTEST_BAR_CHARS = 10
-LABEL_COLUMNS = 52
+MAX_RANKS_NAMED = 8
 MAX_BRIEF_DOUBTS = 2
 MAX_LISTED_RANKS = 16
 """Ranks that the table lists if there are more than `MAX_RANK_ROWS`: those that need longest alone."""
@@ -74,15 +71,18 @@ def _rank_rows(ranks: Ranks, width: int) -> Iterator[RenderableType]:
 
 def to_brief(ranks: Ranks, parts: Sequence[RankPart], *, width: int = 100, color: bool = False) -> str:
     """Return the short comparison of the ranks of a job as text for a terminal of this width."""
-    return laid_out(_brief(ranks, parts, width), width=width, color=color)
+    return laid_out(_brief(ranks, parts), width=width, color=color)
 
 
-def _brief(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[RenderableType]:
+def _brief(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[RenderableType]:
     yield Text(view.title(ranks), "dim")
     for remark in ranks.choice:
         yield Text(printable(remark))
     yield Text(printable(f"{view.verdict_line(ranks)}."), "bold")
-    yield from _bars(ranks, width)
+    longest_first = view.longest_alone_first(ranks.rows)
+    alone = [f"rank {row.rank} {duration(row.alone_ns)}" for row in longest_first if row.alone_ns]
+    if alone:
+        yield hanging(Text("  "), Text(f"A step, if the rank waited for no other: {listed(alone, MAX_RANKS_NAMED)}."))
     if words := view.traffic_line(ranks):
         yield hanging(Text("  "), Text(f"{capitalized(words)}."))
     reasons = view.doubts_by_rank(ranks, parts)
@@ -91,26 +91,3 @@ def _brief(ranks: Ranks, parts: Sequence[RankPart], width: int) -> Iterator[Rend
     if (left_out := len(reasons) - MAX_BRIEF_DOUBTS) > 0:
         yield Text(f"Note: {counted(left_out, 'more doubt')}: --full")
     yield Text(f"\n{view.shown_rank_line(ranks)}; --full has the table of all ranks, and their collectives.")
-
-
-def _bars(ranks: Ranks, width: int) -> Iterator[RenderableType]:
-    rows = view.longest_alone_first(ranks.rows) if len(ranks.rows) > MAX_RANK_BARS else ranks.rows
-    longest = max((row.alone_ns or 0.0 for row in ranks.rows), default=0.0)
-    if not longest:
-        return
-    yield Text("")
-    room = max(min(width - LABEL_COLUMNS, LONGEST_BAR_CHARS), SHORTEST_BAR_CHARS)
-    digits = max(len(str(row.rank)) for row in rows[:MAX_RANK_BARS])
-    for row in rows[:MAX_RANK_BARS]:
-        yield Text(_bar(row, ranks, longest, room, digits))
-    if (left_out := len(rows) - MAX_RANK_BARS) > 0:
-        yield Text(f"  and {counted(left_out, 'more rank')}")
-    yield Text("  alone: the step that a rank would need if it waited for no other", "dim")
-
-
-def _bar(row: RankRow, ranks: Ranks, longest: float, room: int, digits: int) -> str:
-    if row.alone_ns is None:
-        return f"  rank {row.rank:>{digits}}  {'':{room}}  not known"
-    filled = max(round(row.alone_ns / longest * room), 1)
-    mark = "  holds up the others" if row.rank == ranks.slowest_rank else ""
-    return f"  rank {row.rank:>{digits}}  {'█' * filled:{room}}  {duration(row.alone_ns)} alone{mark}"

@@ -9,7 +9,6 @@ from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
 from pinprof.analyses.by_name.names import Origin
 from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.analyses.host_samples import HostPlace
-from pinprof.analyses.launches import Launches
 from pinprof.analyses.syncs.sites import Stalled
 from pinprof.document import encoded, filled, maybe_ms, range_ms
 from pinprof.documents import by_name, waits
@@ -67,14 +66,24 @@ def trace_of(profile: Profile, findings: Findings, hta: Breakdown | None = None)
         verdict=verdict_of(profile, findings),
         verdicts=costs_of(findings),
         steps=_steps(profile),
-        per_step=_per_step(profile),
+        per_step=documents.per_step({figure.name: _value(figure, profile) for figure in FIGURES if not figure.place})
+        if profile.has_sums
+        else None,
         step_parts=[filled(documents.StepPart, mean) for mean in profile.parts],
         gpu=[filled(documents.GpuJson, gpu, given(gpu.time)) for gpu in profile.gpus],
         copies=[_copies_json(group) for group in profile.copies],
         overlap=_overlap(profile),
         syncs=_syncs(profile),
         idle=[row for gpu in profile.gpus for row in _idle(gpu)],
-        launches=_launches(profile.launches, findings) if profile.launches else None,
+        launches=filled(
+            by_name.LaunchesJson,
+            profile.launches,
+            findings,
+            median_kernel_us=profile.launches.median_kernel_ns / NS_PER_US,
+            host_us_per_launch=profile.launches.host_ns / NS_PER_US,
+        )
+        if profile.launches
+        else None,
         loader=filled(waits.Loader, profile.loader, per_step_ms=maybe_ms(given(LOADER_MS.of(profile)))),
         kernels=[_kernel(profile, kernels, row) for row in kernels.rows] if kernels else [],
         kernel_sums=_kernel_sums(profile, kernels) if kernels else None,
@@ -131,13 +140,6 @@ def _steps(profile: Profile) -> documents.StepsJson:
         if course
         else None,
     )
-
-
-def _per_step(profile: Profile) -> documents.PerStep | None:
-    """Return the sums per step; None without complete steps, or if all are withheld."""
-    if not profile.has_sums:
-        return None
-    return documents.per_step({figure.name: _value(figure, profile) for figure in FIGURES if not figure.place})
 
 
 def _value(figure: TraceFigure, profile: Profile) -> float | None:
@@ -279,16 +281,6 @@ def _times(profile: Profile, name: str, count: int, time_ns: int, origin: Origin
 def _ms(profile: Profile, time_ns: int) -> float:
     """Return the sum of a time over the complete steps as ms per step."""
     return ms(time_ns / profile.steps.divisor)
-
-
-def _launches(launches: Launches, findings: Findings) -> by_name.LaunchesJson:
-    return filled(
-        by_name.LaunchesJson,
-        launches,
-        findings,
-        median_kernel_us=launches.median_kernel_ns / NS_PER_US,
-        host_us_per_launch=launches.host_ns / NS_PER_US,
-    )
 
 
 def _host_profile(profile: Profile) -> by_name.HostProfileJson | None:

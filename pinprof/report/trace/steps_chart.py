@@ -171,7 +171,7 @@ def _axes(
         y = _down(value * NS_PER_MS, chart.top_ns)
         yield line.format(y)
         yield text.format("y", -8, y, "end", label)
-    for number in round_values(low, high, is_whole=True):
+    for number in round_values(low, chart.numbers[-1] + 0.5, is_whole=True):
         x = f"{100 * (number - low) / (high - low):.3f}%"
         yield text.format("x", x, PLOT_PIXELS + 12, "middle", f"{number:,.0f}")
     title = Markup('<text class="xtitle" x="50%" y="{}" text-anchor="middle">step</text>')
