@@ -52,10 +52,8 @@ def _text(checked: Sequence[Checked]) -> Iterable[RenderableType]:
 
 def _trace(trace: Checked) -> Iterable[RenderableType]:
     yield unwrapped(trace.path, "bold")
-    listed: set[tuple[CodePlace, ...]] = set()
-    for verdict in trace.verdicts:
-        yield from _verdict(verdict, repeated=verdict.places in listed)
-        listed.add(verdict.places)
+    for number, verdict in enumerate(trace.verdicts):
+        yield from _verdict(verdict, repeated=verdict.places in [one.places for one in trace.verdicts[:number]])
     yield Text("")
 
 

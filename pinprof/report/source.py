@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -34,24 +33,12 @@ SCHEME = re.compile(r"(?!(?:javascript|vbscript|data|blob|about):)[a-z][a-z0-9+.
 """A template of links that open a program and run nothing in the page."""
 
 
-class Editor(NamedTuple):
-    """An editor that opens places by links."""
-
-    template: str
-    """With `{path}`, and mostly `{line}`."""
-
-    def link(self, path: Path, line: int | None) -> str:
-        """Return the address of a line of a file; without a line, of its first."""
-        at = path.absolute().as_posix()
-        at = at.removeprefix("/") if "file/{path}" in self.template else at
-        return self.template.replace("{path}", quote(at)).replace("{line}", str(line or 1))
-
-
 class Code(NamedTuple):
     """How a report shows the user's code: whether it quotes lines, and the editor that links open."""
 
     quotes: bool = True
-    editor: Editor | None = None
+    editor: str = ""
+    """A template with `{path}`, and mostly `{line}`; empty for no links."""
 
 
 PLAIN = Code()
@@ -72,8 +59,13 @@ class Quoting:
 
     def link(self, at: Place) -> str:
         """Return the address of a place in the editor; empty without an editor or without the file."""
-        path = self.sources.path(at.file) if at.file and self.code.editor else None
-        return self.code.editor.link(path, at.line) if path and self.code.editor else ""
+        template = self.code.editor
+        path = self.sources.path(at.file) if at.file and template else None
+        if not path:
+            return ""
+        file = path.absolute().as_posix()
+        file = file.removeprefix("/") if "file/{path}" in template else file
+        return template.replace("{path}", quote(file)).replace("{line}", str(at.line or 1))
 
     def quoted(self, at: Place, change: Change | None = None) -> Markup:
         """Return the lines around a place, with what to write there; empty if they are not there as they ran."""
@@ -135,17 +127,15 @@ def _plain(text: str) -> Markup:
     return Markup.escape(shortened(text, QUOTED_CHARS)) if text else Markup()
 
 
-def editor_of(text: str) -> Editor | None:
-    """Return the editor with a name, or of a template of links; None for an empty text.
+def editor_of(text: str) -> str:
+    """Return the template of links of an editor by its name, or a template as it is; empty for an empty text.
 
     Raises PinprofError if the text is neither.
     """
-    if not text:
-        return None
     template = EDITORS.get(text.lower(), text)
-    if not SCHEME.fullmatch(template):
+    if text and not SCHEME.fullmatch(template):
         raise PinprofError(
             f"{text!r} is not an editor: name one of {', '.join(EDITORS)}, or give a template such as "
             f"{EDITORS['vscode']}"
         )
-    return Editor(template)
+    return template

@@ -21,8 +21,6 @@ from pinprof.verdict.step_limits import LIMITS
 
 MAX_LISTED_NAME_CHARS = 36
 MAX_CAUSES_LISTED = 2
-WHOLE_TRACE_PREFIX = "all "
-"""Before the time of a trace without steps."""
 
 
 def overview_to_text(
@@ -58,8 +56,6 @@ def _lines(
     for path, reason in sorted(skipped.items()):
         said = f"{shortened(path.removeprefix(folder), MAX_LISTED_NAME_CHARS)}: {reason.removeprefix(f'{path}: ')}"
         yield Text(printable(said), "dim")
-    if any(step.startswith(WHOLE_TRACE_PREFIX) for step, *_ in cells.values()):
-        yield Text(f"{WHOLE_TRACE_PREFIX.strip()}: the whole trace, in which no step was found", "dim")
     yield unwrapped(f"One of them: pinprof report {shlex.quote(printable(first))}", "dim")
     yield unwrapped(f"All reports: pinprof report {printable(report_arguments)} --full; a page: --html FILE", "dim")
 
@@ -78,12 +74,10 @@ def _cells(profile: Profile, findings: Findings) -> tuple[str, str, str, str]:
 
 
 def _step_length(profile: Profile) -> str:
-    length, whole = known_length(profile), WHOLE_TRACE_PREFIX if profile.steps.source == WHOLE_TRACE else ""
-    if length:
-        return f"{whole}{length.number}"
-    if profile.steps.traced_ns is not None:
-        return f"{whole}{duration(profile.steps.traced_ns)} as traced"
-    return "not known"
+    length, whole = known_length(profile), " in all" if profile.steps.source == WHOLE_TRACE else ""
+    if length or profile.steps.traced_ns is None:
+        return f"{length.number}{whole}" if length else "not known"
+    return f"{duration(profile.steps.traced_ns)}{whole} as traced"
 
 
 def _saves(finding: Finding, profile: Profile) -> str:

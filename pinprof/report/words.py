@@ -64,9 +64,8 @@ def effect_and_remedy(entry: Doubt) -> str:
 def figures_not_given(entry: Doubt) -> str:
     """Return which figures a doubt withholds; empty if none."""
     figures = [words for figure, words in FIGURE_KINDS.items() if figure in entry.withholds]
-    if not figures:
-        return ""
-    return f"Withheld: {'all figures' if len(figures) == len(FIGURE_KINDS) else ', '.join(figures)}"
+    shown = "all figures" if len(figures) == len(FIGURE_KINDS) else ", ".join(figures)
+    return f"Withheld: {shown}" if figures else ""
 
 
 def capitalized(sentence: str) -> str:

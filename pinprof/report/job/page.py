@@ -10,7 +10,7 @@ from pathlib import PurePath
 from pinprof.analyses.idle import IDLE
 from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analysis import Analysis
-from pinprof.ground.units import duration, percent
+from pinprof.ground.units import counted, duration, percent
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, number_of
 from pinprof.report.html import Column, Markup, inline_html, lines, note, number_columns, table
 from pinprof.report.job import view
@@ -193,11 +193,8 @@ def _clock_ns(analysis: Analysis, row: RankRow) -> int:
 
 
 def _explanation(ranks: Ranks, drawn: int) -> str:
-    aligned = view.clocks_line(ranks)
-    unaligned = "each from the start of its own step, as the ranks share no clock"
-    axis = f"on one time axis: {aligned}" if aligned else unaligned
-    which = "All ranks" if drawn == len(ranks.rows) else f"{drawn} of {len(ranks.rows):,} ranks"
+    aligned = view.clocks_line(ranks) or "each from the start of its own step, as the ranks share no clock"
     return (
-        f"{which}, {axis}. Zooming one zooms all. Click a rank in the table above to see its timeline, or press its "
-        "button to show or hide it."
+        f"{drawn} of {counted(len(ranks.rows), 'rank')}: {aligned}. Zooming one zooms all. Click a rank in the table "
+        "above to see its timeline, or press its button to show or hide it."
     )

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from pinprof.documents.findings import Collective
-from pinprof.ground.units import NS_PER_MS, between, counted, duration, percent, rate, size
+from pinprof.ground.units import NS_PER_MS, between, counted, duration, listed, percent, rate, shortened, size
 from pinprof.ranks.compare import MIN_SHARE_EXPLAINED, MIN_SHARE_OF_REASON, MIN_SKEW_SHARE
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
 from pinprof.report.findings.views import named
@@ -22,7 +21,7 @@ MAX_RANK_ROWS = 32
 MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
 """The most that a terminal lists."""
 MAX_TRAFFIC = 3
-MAX_RANK_RUNS = 6
+MAX_RANKS_NAMED = 8
 WRONG_CLOCK_NS = 1_000_000
 """Clocks that NTP sets differ by less."""
 NOBODY_HOLDS_UP = "no rank holds up the others"
@@ -151,31 +150,10 @@ def _range(least: float, most: float) -> str:
 
 
 def rank_numbers(ranks: Sequence[int], of: int) -> str:
-    """Return ranks in words, with runs joined: "ranks 0 to 3, 8"; `of` is the number of all ranks."""
-    if len(ranks) == of:
-        return "all ranks" if of > 1 else f"rank {ranks[0]}"
-    runs: list[tuple[int, int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1] = runs[-1][0], rank
-        else:
-            runs.append((rank, rank))
-    named = ", ".join(_run(*run) for run in runs[:MAX_RANK_RUNS])
-    rest = sum(last - first + 1 for first, last in runs[MAX_RANK_RUNS:])
-    more = f" and {rest} more" if rest else ""
-    return f"rank{'s' * (len(ranks) > 1)} {named}{more}"
-
-
-def _run(first: int, last: int) -> str:
-    if first == last:
-        return str(first)
-    return f"{first} to {last}" if last > first + 1 else f"{first}, {last}"
-
-
-def ranks_of_group(collective: Collective) -> str:
-    """Return the ranks of a collective as recorded, or the beginning of a long list."""
-    ranks = collective.group or NOTHING
-    return ranks if len(ranks) <= MAX_GROUP_CHARS else f"{ranks[: MAX_GROUP_CHARS - 1]}\N{HORIZONTAL ELLIPSIS}"
+    """Return ranks in words: "ranks 0, 1, 8"; `of` is the number of all ranks."""
+    if len(ranks) == of > 1:
+        return "all ranks"
+    return f"rank{'s' * (len(ranks) > 1)} {listed(list(map(str, ranks)), MAX_RANKS_NAMED)}"
 
 
 def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
@@ -200,9 +178,9 @@ def _apart(ranks: Ranks) -> str | None:
             after[row.steps_before].append(row.rank)
     if len(after) <= 1:
         return None
-    groups = sorted(after.items(), key=lambda group: -len(group[1]))[:MAX_RANK_RUNS]
-    listed = "; ".join(f"{rank_numbers(having, len(ranks.rows))} after {steps}" for steps, having in groups)
-    return f"recorded at different steps ({listed}{' and more' * (len(after) > MAX_RANK_RUNS)})"
+    groups = sorted(after.items(), key=lambda group: -len(group[1]))[:MAX_RANKS_NAMED]
+    apart = "; ".join(f"{rank_numbers(having, len(ranks.rows))} after {steps}" for steps, having in groups)
+    return f"recorded at different steps ({apart}{' and more' * (len(after) > MAX_RANKS_NAMED)})"
 
 
 # Sections
@@ -241,7 +219,7 @@ def collectives(ranks: Ranks) -> Section:
     rows = [
         (
             row.name,
-            ranks_of_group(row),
+            shortened(row.group or NOTHING, MAX_GROUP_CHARS),
             f"rank {row.last_rank}",
             percent(row.last),
             duration(row.own_ms * NS_PER_MS),

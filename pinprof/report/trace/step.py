@@ -155,8 +155,7 @@ def step_bar(
     lines = [bar_text(parts, room), *legend_lines(parts, room)]
     others = [share_of_step(other.idle_ns, other) for other in profile.parts if other is not mean]
     if others:
-        named = "the other GPU is" if len(others) == 1 else f"the other {len(others)} GPUs are"
-        lines.append(f"This is GPU {mean.device}; {named} idle for {', '.join(others)}.")
+        lines.append(f"This is GPU {mean.device}. Idle on the others: {', '.join(others)}.")
     if not is_titled and _is_longer(profile, mean):
         lines.append(f"As traced: {LONGER_WORK}.")
     for line in lines:

@@ -201,13 +201,10 @@ def conclusion(screen: FirstScreen, width: int) -> Iterator[RenderableType]:
 
 
 def _recording_lines(profile: Profile, width: int) -> list[str]:
-    gpus = ", ".join(gpu_names(profile))
-    path, details = (
-        printable(profile.path),
-        " · ".join(printable(part) for part in (gpus, complete_steps(profile)) if part),
-    )
-    line = " · ".join(filter(None, (path, details)))
-    return [line] if cell_len(line) <= width or not details else [path, details]
+    path, parts = printable(profile.path), filter(None, (", ".join(gpu_names(profile)), complete_steps(profile)))
+    details = " · ".join(map(printable, parts))
+    line = f"{path} · {details}"
+    return [line] if cell_len(line) <= width else [path, details]
 
 
 def _advice(screen: FirstScreen) -> Iterator[RenderableType]:

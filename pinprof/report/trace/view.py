@@ -30,7 +30,6 @@ from pinprof.verdict.step_limits import LimitName
 PARTS_SECTION = "parts"
 FAMILIES_WITH_LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
-MAX_LISTED_GPUS = 16
 MIN_IDLE_SHARE_OF_BATCH = 0.02
 """A smaller share of a server's batch without GPU work is not explained."""
 PHASE_NAMES = {"prefill": "prefill", "decode": "decode", "mixed": "prefill and decode", "other": "other"}
@@ -132,11 +131,6 @@ def _lengths(profile: Profile) -> Iterator[Fact]:
     yield from step.memory_facts(profile)
 
 
-def _more_gpus(count: int) -> Iterator[str]:
-    if count > MAX_LISTED_GPUS:
-        yield f"and {count - MAX_LISTED_GPUS} more GPUs, all in the JSON report"
-
-
 def copy_section(profile: Profile) -> Section:
     """Return the table of copies, how much of their time kernels overlap, and why the rest is exposed."""
     columns = [Column("copy"), Column("host memory")]
@@ -208,13 +202,11 @@ def _input(profile: Profile) -> Section:
 
 
 def _idle(profile: Profile) -> Section:
-    gpus = profile.gpus[:MAX_LISTED_GPUS]
-    notes = [note for gpu in gpus for note in _idle_by_cause(profile, gpu)]
-    notes += _more_gpus(len(profile.gpus))
+    notes = [note for gpu in profile.gpus for note in _idle_by_cause(profile, gpu)]
     if profile.withheld.causes and not profile.withheld.busy:
         notes.append(f"by cause: {not_shown(profile.withheld.causes)}")
     title = "Idle GPU, in the whole trace as traced"
-    return Section(title, facts=list(map(_idle_time, gpus)), notes=notes, name="idle")
+    return Section(title, facts=list(map(_idle_time, profile.gpus)), notes=notes, name="idle")
 
 
 def _idle_time(gpu: GpuSums) -> Fact:

@@ -57,11 +57,10 @@ def heat(ranks: Ranks) -> dict[str, list[float | None]]:
         ((0,), 1, "rank 0"),
         ((7,), 8, "rank 7"),
         ((0, 1), 8, "ranks 0, 1"),
-        ((0, 1, 2, 5, 7, 8), 16, "ranks 0 to 2, 5, 7, 8"),
-        (tuple(range(0, 40, 2)), 64, "ranks 0, 2, 4, 6, 8, 10 and 14 more"),
+        (tuple(range(0, 40, 2)), 64, "ranks 0, 2, 4, 6, 8, 10, 12, 14 and 12 more"),
     ],
 )
-def test_ranks_are_named_in_runs(ranks: tuple[int, ...], of: int, text: str) -> None:
+def test_ranks_are_named_and_counted(ranks: tuple[int, ...], of: int, text: str) -> None:
     assert rank_numbers(ranks, of) == text
 
 

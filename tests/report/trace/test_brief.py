@@ -56,7 +56,7 @@ def test_a_trace_of_two_gpus_names_the_one_that_is_drawn(tmp_path: Path) -> None
         builder.kernel(start + 100, 500, launch=start + 50)
         builder.kernel(start + 100, 300, launch=start + 60, device=1)
     text = text_of(builder, tmp_path)
-    assert "This is GPU 0; the other GPU is idle for 70 %." in text
+    assert "This is GPU 0. Idle on the others: 70 %." in text
     assert text.count("the host runs no op and no call") == 1  # once, by the finding
 
 
