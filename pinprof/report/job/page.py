@@ -160,7 +160,7 @@ def rank_timelines(ranks: Ranks, analyses: Mapping[int, Analysis]) -> Markup:
     shown = analyses[ranks.shown_rank]
     window, clock = choose_window(shown.trace), _clock_ns(shown, rows[ranks.shown_rank])
     first = (-MARGIN_SHARE_OF_STEPS * window.span_ns, (1 + MARGIN_SHARE_OF_STEPS) * window.span_ns)
-    aligned = view.clocks_line(ranks) is not None
+    aligned = bool(view.clocks_line(ranks))
     named = dict(enumerate(step_names(shown.trace))).get(window.first, "the trace")
     of_shown = f"{named} of rank {ranks.shown_rank}"
     most = MAX_PAGE_EVENTS // (len(analyses) + 1)  # the report on the shown rank has one, too

@@ -22,8 +22,6 @@ MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
 """The most that a terminal lists."""
 MAX_TRAFFIC = 3
 MAX_RANKS_NAMED = 8
-WRONG_CLOCK_NS = 1_000_000
-"""Clocks that NTP sets differ by less."""
 NOBODY_HOLDS_UP = "no rank holds up the others"
 MEANING_OF_TIMES = (
     "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
@@ -129,15 +127,10 @@ def shown_rank_line(ranks: Ranks) -> str:
     return f"Below: the report on rank {ranks.shown_rank}, which {why}, from its own trace"
 
 
-def clocks_line(ranks: Ranks) -> str | None:
-    """Return how closely the clocks of the ranks agree after alignment; None if they were not aligned."""
-    if ranks.clocks_within_ns is None:
-        return None
-    off = max(ranks.rows, key=lambda row: abs(row.clock_ahead_ns))
-    wrong = f"; rank {off.rank}'s is {duration(abs(off.clock_ahead_ns))} "
-    wrong += "ahead" if off.clock_ahead_ns > 0 else "behind"
-    within = f"clocks agree within {duration(ranks.clocks_within_ns)}, by the ends of collectives"
-    return within + (wrong + ", which is corrected" if abs(off.clock_ahead_ns) > WRONG_CLOCK_NS else "")
+def clocks_line(ranks: Ranks) -> str:
+    """Return how closely the clocks of the ranks agree after alignment; empty if they were not aligned."""
+    within = ranks.clocks_within_ns
+    return "" if within is None else f"clocks agree within {duration(within)}, by the ends of collectives"
 
 
 def longest_alone_first(rows: Sequence[RankRow]) -> list[RankRow]:

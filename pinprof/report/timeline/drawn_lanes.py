@@ -223,7 +223,7 @@ def figure_in_words(analysis: Analysis, drawing: Drawing, part: str = "") -> str
     """Return sentences on what is drawn, merged and left out; `part` names the wanted part."""
     blocks = in_blocks(drawing.lanes, f"events shorter than {duration(drawing.narrow_ns)}")
     merged = [f"{blocks}; pinprof timeline without --plotly draws each event."] if blocks else []
-    return what_is_drawn(analysis, drawing, part or _steps_remark(analysis, drawing), merged, "the parts of copies")
+    return what_is_drawn(analysis, drawing, part or _steps_remark(analysis, drawing), merged)
 
 
 def _steps_remark(analysis: Analysis, drawing: Drawing) -> str:

@@ -72,11 +72,8 @@ def lay_out(analysis: Analysis, window: Window, *, nested: bool = False) -> tupl
     return lanes, left_out
 
 
-def what_is_drawn(analysis: Analysis, drawing: Drawing, steps: str, merged: Iterable[str], more: str = "") -> str:
-    """Return sentences on what is drawn: steps, merged events, and events without a lane.
-
-    `more` names what is missing along with the overlap band.
-    """
+def what_is_drawn(analysis: Analysis, drawing: Drawing, steps: str, merged: Iterable[str]) -> str:
+    """Return sentences on what is drawn: steps, merged events, and events without a lane."""
     sentences, counts = [steps, *merged], Counter[str]()
     for entry in drawing.left_out:
         counts[entry.what] += entry.count
@@ -84,8 +81,7 @@ def what_is_drawn(analysis: Analysis, drawing: Drawing, steps: str, merged: Iter
         sentences.append(f"Not drawn: {'; '.join(f'{count:,} {what}' for what, count in counts.items())}.")
     reason = why_no_band(analysis)
     if reason and len(analysis.trace.gpu):
-        band = f"Neither the overlap band nor {more} are" if more else "The overlap band is not"
-        sentences.append(f"{band} drawn: {reason}.")
+        sentences.append(f"The overlap of copies is not drawn: {reason}.")
     return " ".join(sentences)
 
 

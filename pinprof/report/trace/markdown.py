@@ -75,12 +75,11 @@ def _finding(number: int, view: FindingView, quoting: Quoting) -> Iterator[str]:
 def inline(text: str) -> str:
     """Return a sentence as Markdown: text between backticks is code, all other characters are literal."""
     pieces = enumerate(CODE_SPAN.split(words.printable(text).lstrip()))
-    written = "".join(code_span(piece) if number % 2 else _literal(piece) for number, piece in pieces)
+    written = "".join(
+        code_span(piece) if number % 2 else REFERENCE.sub("\N{ZERO WIDTH SPACE}", MARKUP.sub(r"\\\1", piece))
+        for number, piece in pieces
+    )
     return MARKUP_AT_LINE_START.sub(r"\1\\\2", written)
-
-
-def _literal(text: str) -> str:
-    return REFERENCE.sub("\N{ZERO WIDTH SPACE}", MARKUP.sub(r"\\\1", text))
 
 
 def code_span(text: str) -> str:

@@ -235,15 +235,14 @@ MORE_STEPS = "the recorded steps contain no prefill: `pinprof run --steps 100` r
 def serving_section(profile: Profile) -> Section:
     """Return the batches of requests by phase."""
     phases = profile.serving
-    facts = {phase.name: _fact_of_phase(phase) for phase in phases}
+    facts = {
+        phase.name: Fact(PHASE_NAMES[phase.name], duration(phase.step_ns), "; ".join(_words_of_phase(phase)))
+        for phase in phases
+    }
     decode = facts.get(DECODE) or facts[phases[0].name]
     brief = f"Batches of {decode.name}: {decode.number} as traced, {decode.meaning}."
     notes = [MORE_STEPS] if profile.info.by_pinprof and list(facts) == [DECODE] else []
     return Section("Prefill and decode, as traced", facts=[*facts.values()], notes=notes, brief=[brief], name="serving")
-
-
-def _fact_of_phase(phase: ServingPhase) -> Fact:
-    return Fact(PHASE_NAMES[phase.name], duration(phase.step_ns), "; ".join(_words_of_phase(phase)))
 
 
 def _words_of_phase(phase: ServingPhase) -> Iterator[str]:

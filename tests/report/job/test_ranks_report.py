@@ -243,14 +243,12 @@ def test_the_page_says_who_holds_up_the_job_then_shows_that_rank(tmp_path: Path)
     assert "allreduce [0, 1] rank 2 100 % 100 µs 590 µs" in read.text
 
 
-def test_a_wrong_clock_is_said_and_a_right_one_is_not(tmp_path: Path) -> None:
+def test_it_is_said_how_closely_clocks_agree(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 2)
     ranks = compare_ranks(parts)
     agree = f"clocks agree within {duration(ranks.clocks_within_ns or 0)}, by the ends of collectives"
     assert clocks_line(ranks) == agree
-    wrong = replace(ranks, rows=(ranks.rows[0], replace(ranks.rows[1], clock_ahead_ns=-2_500_000)))
-    assert clocks_line(wrong) == f"{agree}; rank 1's is 2.50 ms behind, which is corrected"
-    assert clocks_line(replace(ranks, clocks_within_ns=None)) is None
+    assert clocks_line(replace(ranks, clocks_within_ns=None)) == ""
 
 
 def test_the_short_report_on_a_job_begins_with_who_holds_it_up(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_copies_are_whole_where_their_overlap_is_withheld(tmp_path: Path) -> Non
     chart = timeline_chart(analysis, TITLE)
     assert {kind for row, kind, *_ in drawn(chart) if row == "stream 20"} == {"copy HtoD pinned"}
     assert "overlap" not in {row for row, *_ in drawn(chart)}
-    assert "Neither the overlap band nor the parts of copies are drawn: " in " ".join(lines_of(chart))
+    assert "The overlap of copies is not drawn: " in " ".join(lines_of(chart))
 
 
 @pytest.mark.parametrize("name", slow_but(["loss_item.stack"], RECORDED))

@@ -146,12 +146,6 @@ def named_lines(profile: Profile) -> list[CalledLine]:
     return list(islice(worth, MAX_LINES_NAMED))
 
 
-def share_of(profile: Profile, line: CalledLine) -> tuple[float, float | None]:
-    """Return the share of the step that a line takes, and its time in ns where the step was measured."""
-    share, step_ns = profile.host.share(line.count) if profile.host else 0.0, measured_step_ns(profile)
-    return share, share * step_ns if step_ns else None
-
-
 def parts_of_line(profile: Profile, line: CalledLine) -> str:
     """Return what takes the time below a line of the program: "forward 44 %, backward 27 %"; empty for one part."""
     shares = [(name, profile.host.share(count)) for name, count in line.parts] if profile.host else []
@@ -161,6 +155,6 @@ def parts_of_line(profile: Profile, line: CalledLine) -> str:
 
 def time_of_line(profile: Profile, line: CalledLine) -> str:
     """Return how long a line takes and in whose code, in words."""
-    share, time_ns = share_of(profile, line)
-    time = f"{duration(time_ns)}, {percent(share)}" if time_ns else percent(share)
+    share, step_ns = profile.host.share(line.count) if profile.host else 0.0, measured_step_ns(profile)
+    time = f"{duration(share * step_ns)}, {percent(share)}" if step_ns else percent(share)
     return f"{time} of the {profile.steps.whole}: in {running_code(line)}"

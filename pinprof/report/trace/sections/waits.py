@@ -174,11 +174,6 @@ def remarks(profile: Profile) -> Iterator[str]:
             yield f"these waits share {duration(bubble)} of idle time; removing one only moves it: {names}"
 
 
-def _idle_after(profile: Profile, sites: Iterable[WaitSite]) -> str:
-    costs = ((site, given(site.total_cost)) for site in sites)
-    return idle_gpu(len(profile.gpus), [(site, cost) for site, cost in costs if cost])
-
-
 def _wait_and_place(site: WaitSite) -> str:
     name, where = WAITS[site.cause].label, f"{at(site.place)}{within([site])}"
     return f"{name}{where}" if where else f"{name} ({shortened(site.op or site.call, LONGEST_NAMED_CHARS)})"
@@ -205,8 +200,9 @@ def _left_idle(profile: Profile, waits: Sequence[WaitSite]) -> str:
     if not some_in_steps(waits):
         return "all of them lie outside of the complete steps"
     costs = [cost for site in waits if (cost := given(site.in_steps_cost))]
+    which = idle_gpu(len(profile.gpus), [(site, cost) for site in waits if (cost := given(site.total_cost))])
     idle_ns = given(BUBBLE_MS.of(profile))
-    return f"{_idle_after(profile, waits)} idle for {duration(idle_ns or 0.0)} {in_or_after(costs)} them"
+    return f"{which} idle for {duration(idle_ns or 0.0)} {in_or_after(costs)} them"
 
 
 def some_in_steps(sites: Iterable[WaitSite]) -> bool:

@@ -6,7 +6,6 @@ from pinprof.analyses.whole_run.ledger import LedgerRow, WholeRun
 from pinprof.analyses.whole_run.regular_step import Runs
 from pinprof.ground.units import between, counted, duration, listed, percent
 from pinprof.measurement.profile import Profile
-from pinprof.report.trace.step import MIN_DRAWN_SHARE
 from pinprof.report.view import Fact, Section
 from pinprof.report.words import NOTHING, place
 from pinprof.trace.lines import Place
@@ -48,13 +47,10 @@ def precision(course: WholeRun) -> Iterator[Fact]:
     timed = course.timed
     if timed is None or timed.range_ns is None:
         return
-    share = timed.input_fraction
-    in_loader = f"; {percent(share)} of it in the DataLoader" if share >= MIN_DRAWN_SHARE else ""
-    confidence = f"{between(*timed.range_ns)} with 95 % confidence in this run"
-    if course.runs is None:
-        in_loader += "; another process may differ by 15 % (pinprof run --repeat 3)"
-    meaning = f"the mean of {counted(timed.steps, 'regular step')}, {confidence}{in_loader}"
-    yield Fact("precision", f"±{100 * timed.precision:.1f} %", meaning, is_named=False)
+    steps = counted(timed.steps, "regular step")
+    mean = f"the mean of {steps}, {between(*timed.range_ns)} with 95 % confidence in this run"
+    others = "" if course.runs else "; another process may differ by 15 % (pinprof run --repeat 3)"
+    yield Fact("precision", f"±{100 * timed.precision:.1f} %", mean + others, is_named=False)
     if course.runs:
         yield Fact("mean of", *words_of_runs(course.runs), is_named=False)
 
