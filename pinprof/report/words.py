@@ -1,7 +1,6 @@
 """The words that all reports share, and names of the trace made safe to show."""
 
 import re
-from collections.abc import Sequence
 
 from pinprof.analyses.syncs.sites import BareSite
 from pinprof.ground.units import Ranged, between, counted, digits_of, duration, percent, ranged, shortened
@@ -19,7 +18,6 @@ MAX_PATH_PARTS = 2
 NOTHING = "-"
 """Stands for a number that does not exist or is withheld."""
 TRUST_TITLE = "Before you trust this trace"
-ABSENT_TITLE = "Not in this trace"
 MAX_NAME_CHARS, MAX_CELL, MAX_TEXT_CHARS = 90, 200, 2000
 """Longest texts in characters, of a name, in a cell of a table, and at all; a kernel's name can have thousands."""
 MAX_SHORT_NAME_CHARS = 40
@@ -51,11 +49,6 @@ def doubts(profile: Profile) -> tuple[Doubt, ...]:
     return tuple(entry for entry in profile.doubts if entry.level != "absent")
 
 
-def absent_events(profile: Profile) -> tuple[Doubt, ...]:
-    """Return what was not recorded; the figures are right without it."""
-    return tuple(entry for entry in profile.doubts if entry.level == "absent")
-
-
 def effect_and_remedy(entry: Doubt) -> str:
     """Return what a doubt means for the report, and the remedy, as sentences without the last full stop."""
     return ". ".join(filter(None, (entry.effect, figures_not_given(entry), capitalized(entry.remedy))))
@@ -72,11 +65,6 @@ def capitalized(sentence: str) -> str:
     """Return words with a capital at the beginning, unless they begin with a command or with code."""
     first = sentence.split(" ", 1)[0].rstrip(",:;")
     return sentence[:1].upper() + sentence[1:] if first.isalpha() and first != "pinprof" else sentence
-
-
-def joined_by_or(names: Sequence[str]) -> str:
-    """Return names as "a, b or c"."""
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def known_length(profile: Profile) -> Ranged | None:

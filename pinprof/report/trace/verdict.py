@@ -19,7 +19,6 @@ from pinprof.report.trace.step import gpu_work_facts, name_of_whole, share_of_st
 from pinprof.report.words import (
     at_costliest_site,
     capitalized,
-    joined_by_or,
     known_length,
     printable,
     which_together,
@@ -146,7 +145,7 @@ def _cannot_tell(screen: FirstScreen) -> str:
         known = f"collectives run alone for {alone} of the {name_of_whole(profile, mean)}, and "
     if len(costs) > 1:
         possible = [f"{LIMITS[cost.cause].lost} ({between(*cost.range_ns)})" for cost in costs]
-        return f"{known}the trace cannot tell which costs most: {joined_by_or(possible)}"
+        return f"{known}the trace cannot tell which costs most: {' or '.join(possible)}"
     return f"{known}the trace cannot tell what {LIMITS[costs[0].cause].lost} cost: {between(*costs[0].range_ns)}"
 
 

@@ -23,7 +23,7 @@ from pinprof.report.trace.sections.work import (
     ops_in_short,
 )
 from pinprof.report.view import Fact, ReportTable, Section, Sentence, Styled
-from pinprof.report.words import ABSENT_TITLE, NOTHING, TRUST_TITLE, absent_events, doubts, effect_and_remedy, not_shown
+from pinprof.report.words import NOTHING, TRUST_TITLE, doubts, effect_and_remedy, not_shown
 from pinprof.rules.rule import Findings
 from pinprof.verdict.step_limits import LimitName
 
@@ -92,14 +92,14 @@ def event_sections(profile: Profile, findings: Findings, *, rows: int | None = N
         yield from kernel_sections(profile, rows=rows)
     if profile.counts.get("cpu_op"):
         yield from op_sections(profile, rows=rows)
-    absent = absent_events(profile)
+    absent = [entry for entry in profile.doubts if entry.level == "absent"]  # the figures are right without it
     if absent:
         lacks_lines = any(
             row.finding.evidence.line is None and row.rule.family in FAMILIES_WITH_LINES
             for row in brief_views(profile, findings)
         )
         brief = [_doubt(entry) for entry in absent if entry.check == "source_lines" and lacks_lines]
-        yield Section(ABSENT_TITLE, notes=list(map(_doubt, absent)), brief=brief)
+        yield Section("Not in this trace", notes=list(map(_doubt, absent)), brief=brief)
 
 
 def in_short(profile: Profile, cause: LimitName | None) -> list[str]:
