@@ -129,7 +129,7 @@ const showFinding = async (button) => {
   if (!root) return;
   const timeline = await drawOnce(root);
   root.scrollIntoView({ block: "start" });
-  await timeline.showFinding(JSON.parse(button.dataset.zoom));
+  await timeline.showInstance(JSON.parse(button.dataset.zoom));
   timeline.plot.focus({ preventScroll: true });
 };
 

@@ -25,8 +25,7 @@ MAX_RANKS_NAMED = 8
 NOBODY_HOLDS_UP = "no rank holds up the others"
 MEANING_OF_TIMES = (
     "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
-    "times: per complete step, with the profiler's cost in them; NCCL exposed: while no other kernel runs; waited: for "
-    "other ranks, in kernels of collectives"
+    "times: per complete step, with the profiler's cost in them"
 )
 WAITING_IS_FREE = (
     "waiting costs a rank nothing if its own host would not be faster: compare the steps that each would have alone"

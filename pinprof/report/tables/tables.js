@@ -217,8 +217,7 @@ class Tables {
     await timeline.showEvents(isOfRow);
     if (!isDrawn) this.root.querySelector(".rows").textContent = UNDRAWN_ROW;
     if (onlyLongest || !isDrawn) {
-      const range = grid.longest.map((times) => times[row]);
-      await timeline.showFinding({ range, marks: [["the longest", grid.source, ...range]] });
+      await timeline.showInstance([grid.source, ...grid.longest.map((times) => times[row])]);
     }
     root.scrollIntoView({ block: "start" });
     timeline.plot.focus({ preventScroll: true });

@@ -50,7 +50,7 @@ def test_a_column_lies_over_the_cells_of_its_rank_and_tells_of_it(page: Page) ->
     column, slow = (page.locator("#job .rank").nth(rank) for rank in (SLOW - 1, SLOW))
     cells = page.locator("#job .cells").last.locator("rect")  # what waits for others: all but one
     assert box_of(cells.nth(1))["x"] == pytest.approx(box_of(slow)["x"] + box_of(slow)["width"], abs=1)
-    assert "waited for others: 590 µs" in (column.text_content() or "")
+    assert "waited: 590 µs" in (column.text_content() or "")
     assert f"rank {SLOW}: train.rank{SLOW}.json.gz\nstep: 983 µs" in (slow.text_content() or "")
 
 

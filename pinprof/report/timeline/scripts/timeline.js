@@ -121,15 +121,17 @@ class Timeline extends TimelineDrawing {
     return this.choose(cellOfEvent(lane, at));
   }
 
-  // Zooms to the worst instance of a finding, and marks it with its launch or the awaited work.
-  showFinding([source, start, end]) {
+  // Zooms to the worst instance of a finding or the longest event of a row, and marks it with its launch or the awaited work.
+  showInstance([source, start, end]) {
     const device = /^device (-?\d+)$/.exec(source);
     const event = device ? undefined : (eventAt(this.data, source, start, end) ?? blockAt(this.data, source, start));
     if (event) {
       this.folded.delete(event.lane.group);
       this.choose(cellOfEvent(event.lane, event.first));
+    } else if (!device) {
+      this.unmark();
     } else {
-      const group = device && this.data.lanes.find((lane) => lane.device === Number(device[1]))?.group;
+      const group = this.data.lanes.find((lane) => lane.device === Number(device[1]))?.group;
       this.folded.delete(group);
       this.mark([{ what: "GPU idle", isIdle: true, lanes: this.data.lanes.filter((lane) => lane.group === group), start, end }]);
     }
