@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pinprof.bench import verdicts
 from pinprof.bench.results import Bench, Measured, from_json, shown, spread
 from pinprof.ground.units import percent, size
-from pinprof.report import bench as report_of_bench
+from pinprof.report import bench as view
 from pinprof.report.words import NOTHING
 
 MEASURED = ("ms", "GB/s")
@@ -94,33 +94,33 @@ def compare(first: Bench, second: Bench) -> int:
 def write_page(source: str, page: str) -> None:
     """Write the page, and print the tables."""
     bench = from_json(Path(source).read_bytes(), source)
-    Path(page).write_text(report_of_bench.to_html(bench, recorded=True), encoding="utf-8")
+    Path(page).write_text(view.to_html(bench, recorded=True), encoding="utf-8")
     print("\n".join(_markdown(bench)))
 
 
 def _markdown(bench: Bench) -> Iterator[str]:
-    yield f"{report_of_bench.machine_line(bench)}\n"
+    yield f"{view.machine_line(bench)}\n"
     yield from _table(("", "claim", "by", "published", "measured", "here", "why"), _claims(bench))
     figures = [
         (experiment.number, *row)
-        for experiment, result in report_of_bench.experiments_run(bench)
-        for row in report_of_bench.figure_rows(experiment, result)
+        for experiment, result in view.experiments_run(bench)
+        for row in view.figure_rows(experiment, result)
         if row[-1] != NOTHING
     ]
     yield ""
     yield from _table(("", "figure", "measured", "spread", "published"), figures)
-    for experiment, result in report_of_bench.experiments_run(bench):
-        for grid in report_of_bench.tables_by_size(result):
+    for experiment, result in view.experiments_run(bench):
+        for grid in view.tables_by_size(result):
             yield f"\n{experiment.number} {experiment.name}"
             yield ""
             yield from _table([column.title for column in grid.columns], [list(map(str, row)) for row in grid.rows])
 
 
 def _claims(bench: Bench) -> Iterator[Sequence[str]]:
-    for verdict in report_of_bench.by_text(verdicts(bench)):
+    for verdict in view.by_text(verdicts(bench)):
         figures = (verdict.published or NOTHING, verdict.measured or NOTHING)
-        outcome = report_of_bench.OUTCOME_WORDS[verdict.outcome]
-        yield verdict.number, verdict.claim, report_of_bench.claimed_by(verdict), *figures, outcome, report_of_bench.reason_of(verdict)
+        outcome = view.OUTCOME_WORDS[verdict.outcome]
+        yield verdict.number, verdict.claim, view.claimed_by(verdict), *figures, outcome, view.reason_of(verdict)
 
 
 def _table(columns: Sequence[str], lines: Iterator[Sequence[str]] | Sequence[Sequence[str]]) -> Iterator[str]:
