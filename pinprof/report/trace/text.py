@@ -1,6 +1,7 @@
 """The report for the terminal: in at most thirty lines, or in full with all sections."""
 
 from collections.abc import Iterable, Iterator
+from textwrap import shorten
 
 from rich.cells import cell_len
 from rich.console import RenderableType
@@ -8,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.ground.units import counted, shortened
+from pinprof.ground.units import counted
 from pinprof.measurement.profile import Profile
 from pinprof.report.findings.views import FindingView, brief_views, trace_argument
 from pinprof.report.source import PLAIN, Code, Quoting
@@ -42,7 +43,7 @@ OR_PAGE = " or --html FILE"
 MAX_BRIEF_LINES = 30
 BRIEF_FORMS = ((3, 3), (3, 1), (3, 0), (2, 1), (1, 1), (1, 0))
 """How many changes a short report shows, and of how many what was seen: the first form that is short enough."""
-MAX_EVIDENCE_CHARS = 185
+MAX_EVIDENCE_CHARS = 240
 SOURCE_CHANGED = "(the source has changed since the recording)"
 STATEMENT_PREFIX = "The trace "
 """A fix that begins so only says what the trace shows or lacks: nothing to do, and so without an arrow."""
@@ -236,14 +237,15 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
     named = printable(str(at)) if at.line is not None else printable(place(at))
     if not named:
         seen = printable(evidence.brief or evidence.text.split("; ")[0])
-        yield Padding(Text(shortened(seen, MAX_EVIDENCE_CHARS), "dim"), (0, 0, 0, FINDING_INDENT))
+        yield Padding(Text(shorten(seen, MAX_EVIDENCE_CHARS, placeholder=" …"), "dim"), (0, 0, 0, FINDING_INDENT))
         return
     more = len(finding.sites) - 1
     others = f"  and {counted(more, 'more place')}" if more else ""
     others += f"  {SOURCE_CHANGED}" if quoting.is_changed(at) else ""
     where = shorten_words(named, max(width - FINDING_INDENT - 1, MIN_CODE_CHARS))
     room = max(width - FINDING_INDENT - cell_len(where + others) - 2, MIN_CODE_CHARS)
-    code = shortened(quoting.line(at), room)
+    code = quoting.line(at)
+    code = code if cell_len(code) <= room else f"{code[: room - 1]}…"
     yield hanging(Text(" " * FINDING_INDENT), Text.assemble((where, "dim"), code and f"  {code}", (others, "dim")))
 
 
