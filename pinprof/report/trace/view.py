@@ -28,6 +28,7 @@ from pinprof.rules.rule import Findings
 from pinprof.verdict.step_limits import LimitName
 
 PARTS_SECTION = "parts"
+MAX_LISTED_GPUS = 16
 FAMILIES_WITH_LINES = ("copies", "waits")
 """Families of rules whose findings are at a line of the program."""
 MIN_IDLE_SHARE_OF_BATCH = 0.02
@@ -202,11 +203,14 @@ def _input(profile: Profile) -> Section:
 
 
 def _idle(profile: Profile) -> Section:
-    notes = [note for gpu in profile.gpus for note in _idle_by_cause(profile, gpu)]
+    gpus = profile.gpus[:MAX_LISTED_GPUS]
+    notes = [note for gpu in gpus for note in _idle_by_cause(profile, gpu)]
+    if more := len(profile.gpus) - len(gpus):
+        notes.append(f"and {more} more GPUs, all in the JSON report")
     if profile.withheld.causes and not profile.withheld.busy:
         notes.append(f"by cause: {not_shown(profile.withheld.causes)}")
     title = "Idle GPU, in the whole trace as traced"
-    return Section(title, facts=list(map(_idle_time, profile.gpus)), notes=notes, name="idle")
+    return Section(title, facts=list(map(_idle_time, gpus)), notes=notes, name="idle")
 
 
 def _idle_time(gpu: GpuSums) -> Fact:
