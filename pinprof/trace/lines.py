@@ -79,7 +79,6 @@ class Context:
     before: tuple[int, ...]
     after: tuple[int, ...]
     line: int  # index into `Contexts.lines`, -1 where none was certain
-    most: int  # how many waits of a step had this context, at most
 
 
 @dataclass(frozen=True)
@@ -176,16 +175,6 @@ class DebugModeWaits:
 
     None where they are too many.
     """
-
-    def without(self, dropped: Collection[int]) -> "DebugModeWaits":
-        """Return the same without some waits, given by index, and without the sequences of steps that had them."""
-        number = {index: new_number for new_number, index in enumerate(sorted({*range(len(self.waits))} - {*dropped}))}
-        sequences = self.sequences and tuple(
-            tuple(number[index] for index in sequence)
-            for sequence in self.sequences
-            if all(index in number for index in sequence)
-        )
-        return DebugModeWaits(self.steps, tuple(self.waits[index] for index in number), sequences)
 
 
 def watched_of_metadata(entry: object) -> DebugModeWaits | None:

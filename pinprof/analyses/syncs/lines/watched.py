@@ -5,18 +5,18 @@ not warn of a synchronize that a library calls, and a watched copy may be too sm
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from pinprof.analyses.syncs.causes import WAITS
-from pinprof.analyses.syncs.lines.recorded import WaitKind, agreed, kinds_of_calls
+from pinprof.analyses.syncs.lines.recorded import WaitKind, kinds_of_calls
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
-from pinprof.trace.lines import BACKWARD_CALL, END_OF_STEP, DebugModeWaits, Place, SourceLine, WatchedWait
+from pinprof.trace.lines import BACKWARD_CALL, DebugModeWaits, Place, SourceLine, WatchedWait
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
 from pinprof.trace.vendors import WAITING_FOR_STREAM
@@ -41,14 +41,9 @@ def is_shown(wait: WatchedWait) -> bool:
 
 def may_run(wait: WatchedWait, op: str) -> bool:
     """Return whether the call that waited may run this op; True where the call is not known."""
-    if wait.waited is None or is_known_to_run(wait, op):
+    if wait.waited is None or op == f"aten::{wait.waited}":
         return True
-    return wait.waited not in OPS_BY_CALL and f"aten::{wait.waited}" != op
-
-
-def is_known_to_run(wait: WatchedWait, op: str) -> bool:
-    """Return whether the call that waited is known to run this op."""
-    return wait.waited is not None and (op in OPS_BY_CALL.get(wait.waited, ()) or op == f"aten::{wait.waited}")
+    return wait.waited not in OPS_BY_CALL or op in OPS_BY_CALL[wait.waited]
 
 
 def _on_thread(wait: WatchedWait, kind: WaitKind) -> bool:
@@ -72,8 +67,7 @@ class WatchedWaits:
         """Whether a line that was not seen in the watched steps does not wait."""
         self.shown = frozenset(number for number, wait in enumerate(self._waits) if is_shown(wait))
         """The waits for which `is_shown` holds."""
-        self.rivals = cache(self._rivals)
-        self._is_place_contested = cache(self._is_contested)
+        self.has_rival = cache(self._has_rival)
         self._kinds: dict[Place, set[WaitKind]] = defaultdict(set)
         self._lines: dict[tuple[WaitKind, Place, tuple[str, ...]], SourceLine] = {}
         for kind, lines in recorded.items():
@@ -86,32 +80,20 @@ class WatchedWaits:
         line = self._waits[number].line
         return self._lines.get((kind, line.place, line.stack), line)
 
-    def _rivals(self, kind: WaitKind) -> list[int]:
-        """Return the watched waits that may be of a kind, and whose place is not among its recorded lines."""
+    def _has_rival(self, kind: WaitKind) -> bool:
+        """Return whether a watched wait may be of a kind, and its place is not among the recorded lines of that."""
         recorded = {line.place for line in self._recorded.get(kind, ()) if line}
-        return [number for number in self.possible(kind) if self._waits[number].line.place not in recorded]
+        return any(self._may_be(wait, kind) for wait in self._waits if wait.line.place not in recorded)
 
-    def places(self, numbers: Iterable[int]) -> set[Place]:
-        """Return the places of these watched waits."""
-        return {self._waits[number].line.place for number in numbers}
+    def _may_be(self, wait: WatchedWait, kind: WaitKind) -> bool:
+        """Return whether a watched wait may be of a kind.
 
-    def only_line(self, kind: WaitKind) -> SourceLine | None:
-        """Return the only watched line that fits a kind without recorded lines; None if there are several or none."""
-        if not self.are_enough or self._recorded.get(kind):
-            return None
-        waits = [self._waits[number] for number in self.rivals(kind)]
-        is_sure = all(self._fits(wait, kind, is_known_to_run) for wait in waits)
-        return agreed(wait.line for wait in waits) if is_sure else None
-
-    def is_contested(self, line: SourceLine, kind: WaitKind) -> bool:
-        """Return whether another line may wait for this kind between the same two waits."""
-        return self._is_place_contested(line.place, kind)
-
-    def _is_contested(self, place: Place, kind: WaitKind) -> bool:
-        of_line = {number for number, wait in enumerate(self._waits) if wait.line.place == place}
-        others = set(self.possible(kind)) - of_line
-        sides = [set().union(*(self._neighbours[number] for number in side)) for side in (of_line, others)]
-        return bool(sides[0] & sides[1])
+        If its call may run an op that was recorded at its place, only the kinds recorded there count.
+        """
+        recorded = {noted for noted in self._kinds.get(wait.line.place, set()) if _on_thread(wait, noted)}
+        if any(may_run(wait, noted.op) for noted in recorded):
+            return kind in recorded
+        return _on_thread(wait, kind) and may_run(wait, kind.op)
 
     def fitting(self, kind: WaitKind, op: str) -> frozenset[int]:
         """Return the watched waits that may be of a kind, or may wait in this op on a thread of that kind."""
@@ -120,31 +102,6 @@ class WatchedWaits:
             for number, wait in enumerate(self._waits)
             if _on_thread(wait, kind) and (wait.waited == BACKWARD_CALL or may_run(wait, op) or may_run(wait, kind.op))
         )
-
-    def possible(self, kind: WaitKind) -> list[int]:
-        """Return the watched waits that may be of a kind."""
-        return [number for number, wait in enumerate(self._waits) if self._fits(wait, kind, may_run)]
-
-    @cached_property
-    def _neighbours(self) -> dict[int, set[tuple[int, int]]]:
-        """Per watched wait: the waits before and after it in the steps."""
-        neighbours: dict[int, set[tuple[int, int]]] = defaultdict(set)
-        for sequence in self.sequences:
-            for before, number, after in zip(
-                (END_OF_STEP, *sequence), sequence, (*sequence[1:], END_OF_STEP), strict=False
-            ):
-                neighbours[number].add((before, after))
-        return neighbours
-
-    def _fits(self, wait: WatchedWait, kind: WaitKind, runs: Callable[[WatchedWait, str], bool]) -> bool:
-        """Return whether a watched wait may be of a kind.
-
-        If its call may run an op that was recorded at its place, only the kinds recorded there count.
-        """
-        recorded = {noted for noted in self._kinds.get(wait.line.place, set()) if _on_thread(wait, noted)}
-        if any(may_run(wait, noted.op) for noted in recorded):
-            return kind in recorded
-        return _on_thread(wait, kind) and runs(wait, kind.op)
 
 
 # By the order within a step
