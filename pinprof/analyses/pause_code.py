@@ -169,8 +169,6 @@ class _Walk:
                     key.library,
                     key.package,
                     ns,
-                    self._between(key) if place.line is None else None,
-                    self._shared(key.node) if key.node != NONE else (),
                 )
             )
         return sorted(merged.values(), key=lambda code: -code.ns)
@@ -277,47 +275,8 @@ class _Walk:
             if place is not None and not _says_nothing(place):
                 named = node
 
-    def _shared(self, node: int) -> tuple[tuple[str, float], ...]:
-        """Return the functions within a node that share its time; none where it is the time of one."""
-        least_ns, open_nodes, parts = MIN_SHARE_OF_LIBRARY * self._tree.paused_ns[node], [node], []
-        while open_nodes:
-            around = open_nodes.pop()
-            of_python = (child for child in self._children[around] if frame(self._name(child)))
-            below = [child for child in of_python if self._tree.paused_ns[child] >= least_ns]
-            at, ns = frame(self._name(around)), float(self._tree.paused_ns[around])
-            if sum(float(self._tree.paused_ns[child]) for child in below) > MAIN_SHARE_OF_CALLER * ns:
-                open_nodes += below
-            elif at is not None and not _says_nothing(at):
-                parts.append((at.function, ns))
-        return tuple(sorted(parts, key=lambda part: -part[1])) if len(parts) > 1 else ()
-
     def _name(self, node: int) -> str:
         return self._trace.functions.names[self._tree.name[node]]
-
-    def _between(self, key: _Key) -> tuple[int, int] | None:
-        """Return the lines of the calls around most of the time that a function of the program takes itself."""
-        functions = self._trace.functions
-        if not key.is_own_code:
-            return None
-        row = self._tree.row[key.user]
-        calls = np.flatnonzero(self._trace.links.function_parent == row)
-        calls = calls[np.argsort(functions.start_ns[calls], kind="stable")]
-        own = covered(self._pauses, functions.end_ns[calls[:-1]], functions.start_ns[calls[1:]])
-        if not own.any():
-            return None
-        edges = covered(self._pauses, functions.start_ns[[row]], functions.start_ns[calls[:1]]) + covered(
-            self._pauses, functions.end_ns[calls[-1:]], functions.end_ns[[row]]
-        )
-        pairs = functions.name[calls[:-1]].astype(np.int64) * len(functions.names) + functions.name[calls[1:]]
-        _, which = np.unique(pairs, return_inverse=True)
-        sums = np.bincount(which, own)
-        if sums.max() <= MAIN_SHARE_OF_CALLER * (sums.sum() + edges.sum()):
-            return None
-        first = int(np.flatnonzero((which == sums.argmax()) & (own > 0))[0])
-        rows = np.array([row, row], np.int32)
-        lines, which = places_of(self._trace, UserCalls(rows, calls[first : first + 2].astype(np.int32)), self._sources)
-        before, after = (place.line if (place := lines[number]) else None for number in which.tolist())
-        return (before, after) if before is not None and after is not None and before < after else None
 
     def _place(self, key: _Key) -> Place:
         if key.user == NONE:

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from pinprof.details import Details
 from pinprof.ground.intervals import Intervals, covered, joined, subtract, union
-from pinprof.ground.units import duration, listed
+from pinprof.ground.units import listed
 from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
-from pinprof.rules.sums import MAX_THINGS_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
+from pinprof.rules.sums import MAX_THINGS_NAMED, at, in_complete_steps, launched_kernels
 from pinprof.trace.links import within
 from pinprof.trace.spans.idle_times import long_ops, long_pauses
 from pinprof.trace.spans.one_time_work import REGION_PREFIX, capture_times, compile_times
@@ -17,8 +16,6 @@ from pinprof.trace.spans.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
 
-MIN_OPS_SHARE_OF_STEP = 0.02
-"""Needless ops that take a smaller share of the step are not worth a finding."""
 MIN_IDLE_SHARE_OF_STEP = 0.1
 """A GPU that is idle for a smaller share of the step does not wait for launches."""
 INDUCTOR_PREFIX = "triton_"
@@ -61,27 +58,6 @@ def late_ns(profile: Profile) -> float:
     idle = busiest_idle_times(profile)
     late = idle.get("host_wait", 0.0) / profile.steps.divisor + idle.get(OUTSIDE_WORK, 0.0)
     return min(late, step - busy)
-
-
-class CostOfOps(NamedTuple):
-    """The cost of needless ops per step."""
-
-    ns: float
-    """Of the GPU, or of the host where the GPU waits for it."""
-    number: float
-    """How many ops there are."""
-    text: str
-
-
-def cost_of_ops(details: Details, profile: Profile, ops: Int64s) -> CostOfOps | None:
-    """Return what ops of complete steps cost, none of them within another; None where that is not worth a finding."""
-    inside = ops[in_complete_steps(details.trace, details.trace.ops.start_ns[ops])]
-    host, on_gpu = (time / profile.steps.divisor for time in times_of_ops(details.trace, inside))
-    cost = max(on_gpu, min(host, late_ns(profile)))
-    if not profile.step_ns or cost < MIN_OPS_SHARE_OF_STEP * profile.step_ns:
-        return None
-    text = f"{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU"
-    return CostOfOps(cost, len(inside) / profile.steps.divisor, text)
 
 
 def pauses(details: Details) -> Intervals:

@@ -135,10 +135,6 @@ class PauseCode(Placed):
     """The package of the library's function; empty for own code."""
     ns: float
     """The time in all complete steps."""
-    between: tuple[int, int] | None = None
-    """Of own code whose line is not known: the lines of the calls before and behind most of the time."""
-    parts: tuple[tuple[str, float], ...] = ()
-    """The functions that the library's function calls and that share its time, with that of each, the longest first."""
 
 
 def backward_of_metadata(entry: object) -> tuple[PauseCode, ...]:

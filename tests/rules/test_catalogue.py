@@ -55,8 +55,8 @@ def test_each_rule_that_is_about_time_answers_a_limit() -> None:
 
 
 def test_what_looks_at_a_trace_rests_on_figures() -> None:
-    """But for three: pinned memory, the program's own profiler and unread gradients stand in the trace as they are."""
-    assert {rule.id for rule in RULES if rule.search and not rule.rests_on} == {"PIN109", "PIN613", "PIN704"}
+    """But for two: the program's own profiler and unread gradients stand in the trace as they are."""
+    assert {rule.id for rule in RULES if rule.search and not rule.rests_on} == {"PIN613", "PIN704"}
 
 
 def test_what_no_trace_shows_is_a_hazard() -> None:

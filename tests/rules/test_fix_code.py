@@ -193,17 +193,6 @@ def batches_of_a_class(texts: Texts, _device: str, _folder: Path) -> None:
     assert same(values["code"], values["before"])
 
 
-@trial("PIN109", on_cpu=False)
-def much_pinned_memory(texts: Texts, _device: str, _folder: Path) -> None:
-    values = {}
-    for kind in ("before", "code"):
-        values[kind], names = of_batches()
-        texts.run(kind, 0, names)
-        loader = texts.run(kind, 1, {"data": TensorDataset(samples())})["loader"]
-        values[kind].extend(x.to("cuda", non_blocking=True) for (x,) in loader)
-    assert same(values["code"], values["before"])
-
-
 @trial("PIN106")
 def small_copies(texts: Texts, device: str, _folder: Path) -> None:
     small = [torch.randn(number, 3) for number in range(40)]
@@ -597,28 +586,6 @@ def without_anomaly_detection(texts: Texts, device: str, _folder: Path) -> None:
     assert torch.is_anomaly_enabled()
     assert same(weights_after(texts, "code", device), expected)
     assert not torch.is_anomaly_enabled()
-
-
-@trial("PIN610")
-def deterministic_without_fills(texts: Texts, device: str, _folder: Path) -> None:
-    def model(x: torch.Tensor) -> torch.Tensor:
-        return torch.empty_like(x).copy_(x)
-
-    batches = [torch.randn(4, 8, device=device) for _ in range(3)]
-    results, fills = [], []
-    for kind in ("before", "code"):
-        values: list[torch.Tensor] = []
-        try:
-            with torch.profiler.profile() as recorded:
-                texts.run(kind, 0, {"model": model, "batches": batches, "train": values.append})
-            assert torch.are_deterministic_algorithms_enabled()
-        finally:
-            torch.use_deterministic_algorithms(mode=False)
-            torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
-        fills.append(sum(event.name == "aten::fill_" for event in recorded.events()))
-        results.append(values)
-    assert fills[0] > fills[1] == 0
-    assert same(*results)
 
 
 @trial("PIN611", "PIN613", "PIN704")

@@ -167,18 +167,6 @@ def norms(
     builder.op("aten::mul", start + 915, 70)
 
 
-def filling(builder: TraceBuilder, start: float, *, within: str = "aten::empty", count: int = 30) -> None:
-    """Tensors that are made, filled in the op around it, and used."""
-    for number in range(count):
-        at = start + 10 + 30 * number
-        builder.op(within, at, 14)
-        builder.op("aten::fill_", at + 2, 10)
-        builder.kernel(at + 9, 2, launch=at + 5)
-        builder.op("aten::add", at + 15, 13)
-        builder.kernel(at + 22, 2, launch=at + 18)
-    builder.op("aten::mul", start + 910, 75)
-
-
 def zeroing(
     builder: TraceBuilder, start: float, *, op: str = "aten::zero_", mark: str = "zero_grad", passes: int = 1
 ) -> None:
@@ -218,7 +206,7 @@ def found(scene: Scene) -> Findings:
 FIRES = [
     *((small_kernels, "PIN601"), (looping_optimizer, "PIN602"), (pausing, "PIN603"), (op_on_the_host, "PIN604")),
     *((compiling_again, "PIN605"), (capturing, "PIN605"), (micro_batches, "PIN606"), (norms, "PIN607")),
-    *((filling, "PIN610"), (zeroing, "PIN611")),
+    (zeroing, "PIN611"),
 ]
 NEARLY = [
     (partial(small_kernels, kernel=30), "PIN601"),
@@ -244,8 +232,6 @@ NEARLY = [
     (partial(norms, op="aten::_foreach_norm"), "PIN607"),
     (partial(norms, count=15), "PIN607"),
     (small_kernels, "PIN607"),
-    (partial(filling, within="aten::full"), "PIN610"),
-    (partial(filling, count=1), "PIN610"),
     (partial(zeroing, op="aten::add_"), "PIN611"),
     (partial(zeroing, mark="step"), "PIN611"),
     (micro_batches, "PIN611"),

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from pinprof.bench.advice import pinning as pinning_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
-from pinprof.report.trace.first_screen import first_screen
-from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, find
@@ -96,24 +93,6 @@ batches_that_are_not_pinned = scene_of(all_of(pageable_batches), on_thread(300, 
 def batches_of_a_class_without_pin_memory(builder: TraceBuilder, start: float) -> None:
     pageable_batches(builder, start)
     builder.metadata["pinprof"] = {"loaders_pin": True}
-
-
-def memory(pinned: float, available: float, limit: float | None = None) -> Scene:
-    """Return a scene in which so many GiB are pinned, three quarters of them in use, and available."""
-
-    def scene(builder: TraceBuilder, _: float) -> None:
-        builder.metadata["pinprof"] = {
-            "host_memory": {
-                "pinned_bytes": int(pinned * GIB),
-                "used_bytes": int(pinned * GIB * 3 / 4),
-                "peak_bytes": int(pinned * GIB),
-                "total_bytes": 64 * GIB,
-                "available_bytes": int(available * GIB),
-                "limit_bytes": None if limit is None else int(limit * GIB),
-            }
-        }
-
-    return scene
 
 
 pinning = scene_of(op("aten::pin_memory", 150, 400))
@@ -276,8 +255,6 @@ def test_the_validation_of_distributions_has_a_fix_of_its_own(file: str, is_vali
         (pageable_batches, "PIN104"),
         (batches_that_are_not_pinned, "PIN105"),
         (batches_of_a_class_without_pin_memory, "PIN105"),
-        (memory(20, 20), "PIN109"),
-        (memory(12, 40, limit=24), "PIN109"),
         (small_copies, "PIN106"),
         (slow_copies, "PIN107"),
         (slow_copies_beside_others, "PIN107"),
@@ -317,8 +294,7 @@ def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) ->
     "scene",
     [
         *(pinned_beside_kernels, item_that_costs_nothing, idle_only, pinning_in_workers, few_small_copies),
-        *(awaited_readback, full_queue, loader_that_keeps_up, memory(20, 21), memory(12, 40, limit=25)),
-        memory(0, 0),
+        *(awaited_readback, full_queue, loader_that_keeps_up),
     ],
 )
 def test_what_costs_nothing_is_not_found(scene: Scene) -> None:
@@ -450,23 +426,6 @@ def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place() -> 
     assert (finding.evidence.file, finding.evidence.function) == ("train.py", "step")
     assert finding.saving
     assert finding.saving.saving_ns > 0
-
-
-def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving() -> None:
-    (finding,) = findings_of(memory(24, 8))
-    assert (finding.rule.id, finding.severity, finding.saving) == ("PIN109", "low", None)
-    assert finding.evidence.text == (
-        "torch has pinned 24.0 GiB (18.0 GiB of it in use, at most 24.0 GiB so far): 75 % of the 32.0 GiB that the "
-        "machine could give it if nothing were pinned. From 50 % on more is locked than is left for the workers, the "
-        "page cache and all other processes"
-    )
-    profile = measured_of(memory(24, 8))
-    assert worth(finding, profile) == "the saving is unknown"
-    calm = replace(profile, pause=None)
-    said = advice(first_screen(calm, Findings([finding]))).sentence
-    assert said == "First: too much pinned memory (PIN109); the saving is unknown."
-    (limited,) = findings_of(memory(12, 40, limit=16))
-    assert "75 % of the 16.0 GiB that its cgroup allows" in limited.evidence.text
 
 
 @pytest.mark.parametrize(

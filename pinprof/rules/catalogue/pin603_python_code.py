@@ -2,17 +2,16 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 
 import numpy as np
 
-from pinprof.analyses.host_samples import LOCALS_MARK, SAMPLED_PHASES, CalledLine, HostSums, LibraryCall
+from pinprof.analyses.host_samples import CalledLine, LibraryCall
 from pinprof.analyses.launches import PAUSE_MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.analyses.steps import timed
 from pinprof.details import Details
 from pinprof.ground.intervals import Intervals, covered, intersect, length, subtract, union
-from pinprof.ground.units import duration, listed, percent
+from pinprof.ground.units import duration, percent
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
 from pinprof.prediction.pinning import freed_batches
@@ -37,13 +36,7 @@ MIN_SHARE_NAMED = 0.05
 """A place that takes a smaller share is not named."""
 MIN_SHARE_ADVISED = 0.2
 """To change a place that takes a smaller share of the pauses would not save what the finding says."""
-MIN_PART_SHARE_OF_SAMPLES = 0.1
-"""A function of a library that takes a smaller share of the step is not named."""
-PACK_COPIES_OF_LINE = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
-PACK_COPIES_OF_STEP = (
-    "Pack the many small copies of the step into one, which also spares the loop around them (PIN106)."
-)
-"""The same of copies whose line is not known."""
+PACK_COPIES = "Pack the many small copies into one, which also spares the loop around them (PIN106)."
 KINDS_WITHOUT_OPS = ("user", "library")
 """Kinds of code that may run no op of torch and wait for no input."""
 CODE_OF_TORCH = "which is torch's own code, or code that it calls"
@@ -87,7 +80,7 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         words.append(
             f"without the profiler it is in Python for {percent(shown)} of the step: {_lines_text(profile, lines)}"
         )
-    place = lines[0][0].place if shown >= MIN_PYTHON_SHARE_OF_STEP else _optimizers_line(profile, paused)
+    place = lines[0][0].place if shown >= MIN_PYTHON_SHARE_OF_STEP else Place()
     place = paused.code.places[0].place if lasts and paused.code and paused.code.places else place
     yield Evidence(
         min(max(idle, shown * step), late),
@@ -119,10 +112,8 @@ def _how_to_spare(
 ) -> str:
     """Return what to do about the Python of this line, or of the step where no line is known."""
     copied = [copies.place for copies in many_small(details, profile)] if place.line is not None else []
-    if any(copies[:2] == place[:2] for copies in copied):
-        return PACK_COPIES_OF_LINE
-    if any(copies.line is None for copies in copied):
-        return PACK_COPIES_OF_STEP
+    if any(copies[:2] == place[:2] or copies.line is None for copies in copied):
+        return PACK_COPIES
     code = paused.code if paused else None
     if paused and code and code.places:
         first = code.places[0]
@@ -134,8 +125,7 @@ def _how_to_spare(
     if lines:
         line, own = lines[0]
         call = _library_of(line, own)
-        names = (*call.names, *_parts(profile.host, line)[:1]) if call else ()
-        known = remedy_of(call.package, names) if call else remedy_of_line(_source(details, line.place))
+        known = remedy_of(call.package, call.names) if call else remedy_of_line(_source(details, line.place))
         matters = own >= MIN_SHARE_ADVISED * sum(samples for _, samples in lines)
         return known if known and matters else NO_REMEDY_KNOWN
     is_seen = profile.host is not None or len(details.trace.functions)
@@ -147,15 +137,6 @@ def _source(details: Details, place: Place) -> str:
     text = details.sources.text(place.file) if place.file and place.line else None
     lines = text.splitlines() if text else []
     return lines[place.line - 1].strip() if place.line and place.line <= len(lines) else ""
-
-
-def _optimizers_line(profile: Profile, paused: "_Paused") -> Place:
-    """Return the line that calls the optimizer, if most of the pauses are in it, and samples show a single line."""
-    if paused.phase != IN_OPTIMIZER or profile.host is None:
-        return Place()
-    counts = {line.place: dict(line.parts).get("optimizer", 0) for line in profile.host.called}
-    most = max(counts, key=counts.__getitem__, default=Place())
-    return most if counts and counts[most] > SHARE_NAMED_ALONE * sum(counts.values()) else Place()
 
 
 @dataclass(frozen=True)
@@ -259,19 +240,16 @@ def _named_code(code: PausedCode, per: int) -> str:
     words: list[str] = []
     for place in named:
         of_total = "" if words else f" of {duration(code.total_ns / per)}"
-        words.append(f"{duration(place.ns / per)}{of_total}{_code(place, per)}")
+        words.append(f"{duration(place.ns / per)}{of_total}{_code(place)}")
     if code.outside_ns >= MIN_SHARE_NAMED * code.total_ns:
         words.append(f"{duration(code.outside_ns / per)} in calls into torch, in which no Python runs")
     return ", ".join(words)
 
 
-def _code(code: PauseCode, per: int) -> str:
+def _code(code: PauseCode) -> str:
     """Return the place of code, and what it calls there, to follow the time that it takes."""
-    shared = listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MAX_THINGS_NAMED)
-    called = f"{code.called[0]} ({shared})" if shared and code.called else " → ".join(code.called)
+    called = " → ".join(code.called)
     library = f" in {' '.join(filter(None, (code.package, called)))}" if code.package or called else ""
-    if code.between:
-        return f"{at(code.place)} between lines {code.between[0]} and {code.between[1]}"
     return f"{at(code.place)}{',' if library and code.line is None and code.function else ''}{library}"
 
 
@@ -310,8 +288,6 @@ def _lines_text(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> 
     for line, own in lines[:MAX_THINGS_NAMED]:
         call = _library_of(line, own)
         within = f" in {call.package} {' → '.join(call.names)}" if call else ""
-        parts = _parts(profile.host, line) if call and len(call.names) == 1 else ()
-        within += f" ({', '.join(parts)})" if parts else ""
         words.append(f"{percent(profile.host.share(own))}{at(line.place)}{within}")
     return ", ".join(words)
 
@@ -329,13 +305,6 @@ def _library_of(line: CalledLine, own: float) -> LibraryCall | None:
         return None
     inner = max((item for item in line.libraries if item[0][:2] == outer), key=lambda item: item[1])
     return inner[0] if inner[1] > SHARE_NAMED_ALONE * counts[outer] else LibraryCall(*outer, outer[1])
-
-
-def _parts(host: HostSums | None, line: CalledLine) -> Sequence[str]:
-    """Return the functions that share the samples of a line which takes most of them in no single one, most first."""
-    least = MIN_PART_SHARE_OF_SAMPLES * host.samples if host else inf
-    shared = (name for name, count in line.parts if name not in SAMPLED_PHASES and count >= least)
-    return [name for name in shared if LOCALS_MARK not in name][:MAX_THINGS_NAMED]
 
 
 RULE = Rule(

@@ -4,12 +4,12 @@ import numpy as np
 
 from pinprof.details import Details
 from pinprof.ground.intervals import contains
-from pinprof.ground.units import how_many
+from pinprof.ground.units import duration, how_many
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import Edits
-from pinprof.rules.launching import cost_of_ops
+from pinprof.rules.launching import late_ns
 from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import in_complete_steps
+from pinprof.rules.sums import in_complete_steps, times_of_ops
 from pinprof.trace.spans.phases import ADD_OPS, TO_WEIGHT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
@@ -17,19 +17,25 @@ from pinprof.trace.threads import optimizer_marks
 ZEROING_OPS = frozenset({"aten::zero_", "aten::_foreach_zero_"})
 ACCUMULATING_NODES = frozenset({"torch::autograd::AccumulateGrad", TO_WEIGHT})
 ENGINE_PREFIX = "autograd::engine::"
+MIN_OPS_SHARE_OF_STEP = 0.02
+"""Zeros that take a smaller share of the step are not worth a finding."""
 
 
 def _zeros(details: Details, profile: Profile) -> Iterator[Evidence]:
     trace, per = details.trace, profile.steps.divisor
     zeros = _zeroed(trace)
     adds = _first_adds(trace, zeros)
-    cost = cost_of_ops(details, profile, np.concatenate((zeros, adds)))
-    if cost:
+    ops = np.concatenate((zeros, adds))
+    ops = ops[in_complete_steps(trace, trace.ops.start_ns[ops])]
+    host, on_gpu = (time / per for time in times_of_ops(trace, ops))
+    cost = max(on_gpu, min(host, late_ns(profile)))
+    if profile.step_ns and cost >= MIN_OPS_SHARE_OF_STEP * profile.step_ns:
         in_steps = int(in_complete_steps(trace, trace.ops.start_ns[adds]).sum()) / per
         added = f", and backward adds to {how_many(in_steps)} of them" if in_steps else ""
         yield Evidence(
-            cost.ns,
-            f"zero_grad fills gradients with zeros{added}, {profile.steps.per}: {cost.text}",
+            cost,
+            f"zero_grad fills gradients with zeros{added}, {profile.steps.per}: {duration(host)} of the host as "
+            f"traced, and {duration(on_gpu)} of the GPU",
             edits=Edits(removed_ops=frozenset([*zeros.tolist(), *adds.tolist()])),
         )
 
