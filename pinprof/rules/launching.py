@@ -38,16 +38,9 @@ FIX_OF_SERVER = (
     "requests at once."
 )
 FIX_OF_DECODING = (
-    'Launch each decode as one CUDA graph: torch.compile with mode="reduce-overhead" does that, given a KV cache of '
-    "fixed size that is written in place."
+    "Launch each decode as one CUDA graph, with a KV cache of fixed size that is written in place: torch.compile with "
+    'mode="reduce-overhead" does that, and generate() of transformers with cache_implementation="static".'
 )
-FIX_OF_GENERATE = (
-    'Let generate launch each decode as one CUDA graph: cache_implementation="static" gives it a KV cache of fixed '
-    "size, and compiles the call of the model."
-)
-MORE_REQUESTS = "Or answer more requests at once."
-SHOWS_TRANSFORMERS = re.compile(r"\btransformers/|^aten::isin$")
-"""The generate of transformers shows by its frames, or by the op that looks for the end of answers."""
 
 
 def late_ns(profile: Profile) -> float:
@@ -90,10 +83,8 @@ def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
     """Return how to launch kernels together; nothing where the trace adds nothing to the rule."""
     if serving_marks(details.trace.annotations) is not None:  # the steps answer requests
         return FIX_OF_SERVER
-    decodes = len(details.trace.model_calls) > 0
-    if decodes and not _is_compiled(details.trace):
-        names_transformers = any(map(SHOWS_TRANSFORMERS.search, details.trace.ops.names))
-        return f"{FIX_OF_GENERATE if names_transformers else FIX_OF_DECODING} {MORE_REQUESTS}"
+    if len(details.trace.model_calls) and not _is_compiled(details.trace):
+        return f"{FIX_OF_DECODING} Or answer more requests at once."
     graphs = details.trace.calls.named(GRAPH_LAUNCH.search)
     if details.trace.steps.holds(details.trace.links.call_step[graphs]).any():
         return f"{OUTSIDE_OF_GRAPHS}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"

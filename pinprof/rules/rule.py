@@ -8,13 +8,14 @@ from pinprof.details import Details
 from pinprof.ground.units import duration, one_line
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
-from pinprof.prediction import Edits
-from pinprof.prediction.edits import NO_EDITS
+from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.graphs import Blocker
 from pinprof.prediction.predict import Saving
 from pinprof.trace.lines import Placed
 from pinprof.verdict.step_limits import LimitName
 from pinprof.verdict.verdict import NO_VERDICT, Verdict
+
+__all__ = ["NO_EDITS", "Details", "Edits", "Profile"]  # what rules are written with, besides what stands here
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,6 @@ class Evidence(Placed):
     """A title that is more exact than that of its rule."""
     fix: str = ""
     """What to do, in words, if the trace allows more exact advice than the rule."""
-    stall_ns: float | None = None
-    """How long the host waits per step, as traced; None if the rule is about no waits."""
-    surprise: str = ""
-    """Why the fix saves more than the trace shows, as a clause; empty if it does not."""
     keep: str = ""
     """What must replace a wait that the fix removes, as a clause; empty if nothing must."""
 
@@ -115,7 +112,8 @@ def _worth_a_line(
     return [pair for number, pair in enumerate(weighed) if number in costly or groups(pair[1]) & shared]
 
 
-Search: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
+Found: TypeAlias = Iterator[Evidence]
+Search: TypeAlias = Callable[[Details, Profile], Found]
 
 NumberEffect: TypeAlias = Literal["equal", "rounding", "different"]
 """What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
@@ -163,7 +161,6 @@ class Rule:
     numbers: NumberEffect | None
     """What its change, made as `safe_if` says, does to the numbers: "equal" is what tests/rules/test_fix_code.py holds.
     None where that is open: they may be wrong before, or it depends on the op."""
-    looks_at: str
     why: str
     fix: str
     """What to do, in words."""

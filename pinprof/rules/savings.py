@@ -27,12 +27,6 @@ MIN_SHARE_BEFORE_WHOLE_STEP = 0.1
 """A change of a line comes before one of the whole step if it saves at least this share."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))
 
-SURPRISING_MULTIPLE = 5
-"""The fix of a wait that saves this many times what the wait takes in the trace needs a reason."""
-WHY_MORE_THAN_SEEN = (
-    "it saves more than the trace shows: without the profiler the host is faster, and waits longer here"
-)
-
 
 def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Joint | None]:
     """Return the findings with what their fixes bring, by saving, then by cost; and what all fixes bring together."""
@@ -113,15 +107,7 @@ def _with_saving(finding: Finding, replay: Replay) -> Finding:
     alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
     both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
     more = both.saving_ns - alone.saving_ns > MIN_FURTHER_SHARE_OF_STEP * replay.step_ns
-    evidence = _with_surprise(finding.evidence, alone)
-    return replace(finding, evidence=evidence, saving=alone, with_then=both if more else None)
-
-
-def _with_surprise(evidence: Evidence, saving: Saving) -> Evidence:
-    """Return evidence that says why the fix of short waits saves more than they take in the trace."""
-    if evidence.stall_ns is None or saving.saving_ns <= max(SURPRISING_MULTIPLE * evidence.stall_ns, evidence.cost_ns):
-        return evidence
-    return replace(evidence, surprise=WHY_MORE_THAN_SEEN, text=f"{evidence.text}; {WHY_MORE_THAN_SEEN}")
+    return replace(finding, saving=alone, with_then=both if more else None)
 
 
 def _with_sites(findings: Sequence[Finding], replay: Replay) -> list[Finding]:
@@ -173,11 +159,5 @@ def _compared_with(least: float | None, sizes: Int64s) -> str:
     """Return whether copies are as large as pinning needs to pay; `least` is None where it never does."""
     if least is None:
         return "copies to the GPU are no faster from pinned memory"
-    small, large = int(sizes.min()), int(sizes.max())
-    these = f"these copies have {size(small)}" + (f" to {size(large)}" if large > small else "")
-    if least <= small:
-        return f"pinned memory pays from {size(least)} on, and {these}"
-    if large < least:
-        return f"pinned memory pays only from {size(least)} on, but {these}"
     paying = int((sizes >= least).sum())
-    return f"pinned memory pays only from {size(least)} on: {these}, and {paying:,} of {len(sizes):,} reach that"
+    return f"pinned memory pays from {size(least)} on, which {paying:,} of these {len(sizes):,} copies have"

@@ -39,8 +39,6 @@ class Cause:
     """The kind of call of `trace.calls` that has this cause if nothing else names one."""
     copy: str = ""
     """The direction of the copy, if the call that makes it also waits for it."""
-    is_called: bool = False
-    """Whether the label is something that code calls, so that a title can name it."""
     gives_size: bool = False
     """Whether values on the GPU decide how large its result is."""
     goes_with_op: bool = False
@@ -58,9 +56,9 @@ class Cause:
         return uncoded(self.label)
 
 
-_read = partial(Cause, colour=WAIT, is_called=True, goes_with_op=True)
+_read = partial(Cause, colour=WAIT, goes_with_op=True)
 """A cause of waits in which the host reads a value of the GPU."""
-_sized = partial(Cause, colour=WAIT, is_called=True, gives_size=True)
+_sized = partial(Cause, colour=WAIT, gives_size=True)
 """A cause of waits in which the host needs the size of a result."""
 
 WAITS: Final = {
@@ -79,7 +77,6 @@ WAITS: Final = {
         ops=("aten::_to_copy",),
         methods=("cpu",),
         calls=dict.fromkeys(("to", "cpu", "cuda", "copy_"), _COPY_OPS),
-        is_called=True,
         goes_with_op=True,
         is_blocking_copy=True,
     ),
@@ -134,10 +131,9 @@ WAITS: Final = {
         SYNC_WAIT,
         calls=dict.fromkeys(("synchronize", "_cuda_synchronize", "_accelerator_synchronizeDevice"), SYNCHRONIZE),
         call_kind=calls.DEVICE,
-        is_called=True,
     ),
-    "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call_kind=calls.STREAM, is_called=True),
-    "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call_kind=calls.EVENT, is_called=True),
+    "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call_kind=calls.STREAM),
+    "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call_kind=calls.EVENT),
     "device_malloc": Cause("GPU memory is allocated", MEMORY_WAIT, call_kind=calls.MALLOC),
     "device_free": Cause(
         "GPU memory is freed",

@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyses.syncs.causes import CAUSE_CODE, HELD_UP_LAUNCHES, SYNCHRONIZE_CAUSES, WAIT_CAUSES
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.naming import name_causes
-from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_copies, in_limiter, verdict_on
+from pinprof.analyses.syncs.removal import group_sites, guarded_copies, in_limiter, verdict_on
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.ground.intervals import distinct
 from pinprof.trace.callers import (
@@ -169,8 +169,6 @@ class Syncs:
     """Per stall: index into `sites`."""
     op: Int32s
     """Per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none."""
-    guarded: GuardedCopies
-    """The copies in flight that stalls await besides their own."""
 
     @cached_property
     def rows(self) -> list[Int64s]:
@@ -195,14 +193,6 @@ class Syncs:
         """The waits of the host for the GPU, as rows of `stalls`."""
         return self.at(number for number, site in enumerate(self.sites) if site.is_wait)
 
-    def number(self, site: Site) -> int:
-        """Return which of `sites` a site is."""
-        return self._number_of[site]
-
-    @cached_property
-    def _number_of(self) -> dict[Site, int]:
-        return {site: number for number, site in enumerate(self.sites)}
-
 
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     """Return where the host waited for the GPU, for how long, and how long the GPU was idle because of it.
@@ -215,13 +205,12 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     looked_up = (place if place and place.line is not None else None for place in places)
     lines = [line or other for line, other in zip(recorded, looked_up, strict=True)]
     cause = name_causes(trace, stalls, lines)
-    guarded = guarded_copies(trace, stalls)
     if len(cause) == 0:
-        return Syncs(stalls, cause, (), (), stalls.call, stalls.copy, guarded)
+        return Syncs(stalls, cause, (), (), stalls.call, stalls.copy)
     around = _around(trace, stalls.call, lines)
     site = np.unique(_keys(trace, stalls, cause, around), axis=1, return_inverse=True)[1].ravel()
     in_step = trace.steps.holds(stalls.call_step)
-    groups = group_sites(trace, stalls, site)
+    groups, guarded = group_sites(trace, stalls, site), guarded_copies(trace, stalls)
     sites = []
     for number, rows in enumerate(rows_by(site)):
         ungrouped = _site(trace, stalls, WAIT_CAUSES[cause[rows[0]]], rows, in_step, around)
@@ -231,7 +220,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     order = sorted(range(len(sites)), key=lambda number: (-sites[number].total.idle_ns, -sites[number].total.stall_ns))
     rank = np.empty(len(sites), np.int64)
     rank[order] = np.arange(len(sites))
-    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site], around.op, guarded)
+    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site], around.op)
 
 
 class _Around(NamedTuple):

@@ -247,8 +247,6 @@ def _brief_finding(
     yield hanging(Text(f"{number:>3}. "), Text.assemble((view.worth_in_short, "green"), what, (rule, "dim")))
     if not is_terse or view.where or view.finding.evidence.line is not None:
         yield from _where(view.finding, quoting, width)
-    if view.finding.evidence.surprise and not is_terse:
-        yield Padding(Text(capitalized(view.finding.evidence.surprise), "dim"), (0, 0, 0, FINDING_INDENT))
     arrow = "" if view.do.startswith(STATEMENT_PREFIX) else "→ "
     yield hanging(Text(" " * FINDING_INDENT + arrow), Text(capitalized(view.do)))
     if view.then and number == 1:

@@ -1,14 +1,10 @@
-from collections.abc import Iterator
 from math import ceil
 
 from pinprof.analyses.host_samples import CalledLine, measure_host
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, percent
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import feed_of
 from pinprof.rules.loading import ready_before_pinning_ns, workers_of
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import at
 
 MIN_WORKER_SAMPLES = 30
@@ -22,7 +18,7 @@ MIN_SHARE_OF_LINE = 0.5
 larger share of its time: to receive a batch takes less."""
 
 
-def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _slow_line(details: Details, profile: Profile) -> Found:
     worker, step, feed = details.trace.info.worker, profile.step_ns, feed_of(details)
     sums = measure_host(worker)
     if worker is None or sums is None or not step or feed is None or sums.samples < MIN_WORKER_SAMPLES:
@@ -80,9 +76,6 @@ RULE = Rule(
     figures=("step", "per_step"),
     answers=("input",),
     numbers="equal",
-    looks_at="Samples of the first worker's Python stack while it makes batches, as `pinprof run` took them for a "
-    'second, where the steps wait for workers. Only forked workers are sampled (`multiprocessing_context="fork"`, the '
-    "default before Python 3.14): those that are started afresh load nothing of pinprof.",
     why="If a batch takes a worker longer than as many steps as there are workers, the step waits for it.",
     fix="Make this line cheaper: do before training what is the same in each epoch (resize, tokenize), keep it, decode "
     "less, or let the GPU do it for the whole batch.",

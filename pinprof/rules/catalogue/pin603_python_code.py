@@ -1,6 +1,6 @@
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,16 +9,13 @@ from pinprof.analyses.host_samples import CalledLine, LibraryCall
 from pinprof.analyses.launches import PAUSE_MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.analyses.steps import timed
-from pinprof.details import Details
 from pinprof.ground.intervals import Intervals, covered, intersect, length, subtract, union
 from pinprof.ground.units import duration, percent
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.prediction.pinning import freed_batches
 from pinprof.rules.copies import many_small
 from pinprof.rules.launching import late_ns, pauses
 from pinprof.rules.remedies import remedy_of, remedy_of_line
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.spans.idle_times import python_in_nodes
@@ -54,7 +51,7 @@ FREEING_LINE = re.compile(r"(async )?for |del ")
 """A line that calls nothing itself: memory is freed there, such as a batch that workers shared (munmap)."""
 
 
-def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _python(details: Details, profile: Profile) -> Found:
     pause, late, step = profile.pause, late_ns(profile), profile.step_ns
     if not late or not step:
         return
@@ -313,8 +310,6 @@ RULE = Rule(
     short="less Python",
     answers=("python", "host"),
     numbers="equal",
-    looks_at="Long pauses between ops on the training threads, and samples of the main thread's Python without the "
-    "profiler.",
     why="While the host computes in Python, sleeps, or waits for something other than the GPU, it launches nothing: "
     "once the GPU has done what is queued, it is idle.",
     fix="Do it once before the loop, every N steps, in a DataLoader's workers, or with tensors on the GPU.",

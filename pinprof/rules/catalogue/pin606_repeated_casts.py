@@ -1,14 +1,11 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import duration, how_many
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import times_of_ops
 from pinprof.trace.spans.phases import Pass, casts_of_weights, optimizer_within, passes_of
 from pinprof.trace.tables import Trace
@@ -17,7 +14,7 @@ MIN_MICRO_BATCHES = 2
 """The least micro-batches of a step, and weights in each: with fewer nothing is cast again."""
 
 
-def _casts(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _casts(details: Details, profile: Profile) -> Found:
     trace = details.trace
     steps = [list(passes) for _, passes in groupby(passes_of(trace), key=lambda each_pass: each_pass.step)]
     count = profile.steps.count
@@ -56,8 +53,6 @@ RULE = Rule(
     short="cast weights once",
     answers=("launch", "host", "gpu"),
     numbers="equal",
-    looks_at="Casts within linear layers and convolutions under autocast, and how many of their gradients each "
-    "backward pass of a step adds to those of weights.",
     why="Autocast keeps the weights that it has cast until its outermost block ends. With a block for each "
     "micro-batch it casts all of them again, though they change only once per step.",
     fix="Put one block around all micro-batches of the step. Inside it, call backward with autocast turned off.",

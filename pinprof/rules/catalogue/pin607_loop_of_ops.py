@@ -1,17 +1,14 @@
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, how_many, listed, percent, shortened
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
 from pinprof.rules.loops import NORM_OPS, SEQUENTIAL_LOOPS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
-from pinprof.rules.rule import Evidence, Rule, as_one
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Trace
@@ -46,7 +43,7 @@ FIX_OF_LOOP: dict[LoopKind, str] = {
 }
 
 
-def _loops(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _loops(details: Details, profile: Profile) -> Found:
     places: defaultdict[tuple[LoopKind, Place], list[Loop]] = defaultdict(list)
     trace = details.trace
     loops = [loop for loop in find_loops(trace, details.syncs.stalls) if _is_short(trace, loop)]
@@ -130,8 +127,6 @@ RULE = Rule(
     short="one call, not a loop",
     answers=("launch", "host"),
     numbers="rounding",
-    looks_at="Ops of a step that repeat in the same order with no wait in between: on many tensors, on parts of one "
-    "tensor, or of a module that is called again and again. Layers are left out: each has weights of its own.",
     why="Each repetition launches kernels that take the GPU some microseconds, and the host takes as long for each "
     "launch. One call for all of them launches as much as a single repetition does.",
     fix="One call for all repetitions: torch._foreach_* for many tensors, one batch for an op or a module.",

@@ -1,13 +1,9 @@
-from collections.abc import Iterator
-
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, how_many
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits, NotedPauses
+from pinprof.prediction.edits import NotedPauses
 from pinprof.rules.launching import collecting
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import at, idle_within, in_complete_steps
 from pinprof.trace.callers import places_of, users_of
 from pinprof.trace.lines import Place
@@ -21,7 +17,7 @@ MIN_COLLECTIONS = 2
 """A generation that is collected less often in the timed steps shows no rate: the next time may be far away."""
 
 
-def _collecting(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _collecting(details: Details, profile: Profile) -> Found:
     """Look for steps in which Python's garbage collector takes long: called as recorded, or noted by `pinprof run`."""
     called = _called(details, profile)
     noted = None if called else _noted(details, profile)
@@ -118,8 +114,6 @@ RULE = Rule(
     figures=("step",),
     answers=("python", "host"),
     numbers="equal",
-    looks_at="Calls of gc.collect() that were recorded with Python functions; else collections of Python's garbage "
-    "collector in the steps without a profiler, as `pinprof run` noted them.",
     why="While the collector looks at all objects, no thread of the process runs Python, so nothing is launched. On "
     "several ranks each collects at another time, and all wait for the one that does.",
     fix="After the warm-up call `gc.freeze()`, so that what lives by then is not looked at again. Then collect every N "

@@ -1,14 +1,9 @@
-from collections.abc import Iterator
-
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.intervals import contains
 from pinprof.ground.units import duration, how_many
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import in_complete_steps, times_of_ops
 from pinprof.trace.spans.phases import ADD_OPS, TO_WEIGHT
 from pinprof.trace.tables import NONE, Int64s, Trace
@@ -21,7 +16,7 @@ MIN_OPS_SHARE_OF_STEP = 0.02
 """Zeros that take a smaller share of the step are not worth a finding."""
 
 
-def _zeros(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _zeros(details: Details, profile: Profile) -> Found:
     trace, per = details.trace, profile.steps.divisor
     zeros = _zeroed(trace)
     adds = _first_adds(trace, zeros)
@@ -81,8 +76,6 @@ RULE = Rule(
     short="set_to_none=True",
     answers=("launch", "host", "gpu"),
     numbers="equal",
-    looks_at="aten::zero_ and aten::_foreach_zero_ within an optimizer's zero_grad, and what the next backward adds "
-    "to gradients.",
     why="zero_grad(set_to_none=False) writes zeros to all gradients, and the backward pass reads them to add its own. "
     "Without old gradients it hands over the new ones as they are.",
     fix="optimizer.zero_grad() as it is by default since torch 2.0: set_to_none=True.",

@@ -5,11 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, how_many
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.collectives import MESSAGE, is_collective_kernel
@@ -76,7 +73,7 @@ class _Pass(NamedTuple):
         return list(zip(trace.gpu.name[self.rows].tolist(), trace.gpu.message[self.rows].tolist(), strict=True))
 
 
-def _reduced_early(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _reduced_early(details: Details, profile: Profile) -> Found:
     trace = details.trace
     updates = [list(passes) for _, passes in groupby(_passes(trace), key=lambda one: one.update)]
     micro = [passes for passes in updates if len(passes) > 1 and _are_alike(trace, passes)]
@@ -117,7 +114,6 @@ RULE = Rule(
     short="no_sync()",
     answers=("communication",),
     numbers="rounding",
-    looks_at="Collectives that add up gradients, of backward passes with no optimizer step in between.",
     why="Each backward pass of a wrapped model adds up the gradients of all ranks. With several of them before an "
     "optimizer step, only the sum behind the last one is read.",
     fix="Run all passes but the last within model.no_sync(); with FSDP2, call set_requires_gradient_sync(False) before "

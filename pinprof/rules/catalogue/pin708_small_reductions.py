@@ -3,12 +3,9 @@ from itertools import groupby
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import duration, how_many, size
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.rules.catalogue.pin707_gradients_reduced_early import reductions_of
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import times_of_ops
 from pinprof.trace.callers import usual_place
 from pinprof.trace.collectives import Collectives, is_collective
@@ -28,7 +25,7 @@ MIN_STARTS_SHARE_OF_STEP = 0.02
 """Starts of collectives that are exposed for a smaller share of the step are not worth a finding."""
 
 
-def _small_reductions(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _small_reductions(details: Details, profile: Profile) -> Found:
     trace, table, divisor = details.trace, profile.communication.collectives, profile.steps.divisor
     reductions = reductions_of(trace)
     of_gradients = np.isin(table.row, reductions.rows[reductions.phase != OPTIMIZER])
@@ -79,8 +76,6 @@ RULE = Rule(
     short="larger buckets",
     answers=("communication", "launch"),
     numbers="rounding",
-    looks_at=f"{MIN_SMALL_REDUCTIONS} or more all-reduces or reduce-scatters per step of less than "
-    f"{SMALL_MESSAGE_BYTES >> 20} MiB each, in backward passes or behind them, where the trace has their sizes.",
     why="A collective takes some ten microseconds to start on all ranks, however little it sends, and the host as long "
     "to launch it. One that sends many gradients starts once.",
     fix="Put many gradients into one collective: a larger bucket_cap_mb of DistributedDataParallel (25 by default); in "
