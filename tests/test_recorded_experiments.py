@@ -7,8 +7,7 @@ from recordings import TRACES, analysis_of
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.trust.doubt import Known
 from pinprof.prediction import Scenario, predict
-from pinprof.prediction.options import changes_of
-from pinprof.prediction.scenarios import ALL_WAITS, edits_of
+from pinprof.prediction.scenarios import ALL_WAITS, changes_of, edits_of
 from pinprof.report.findings.views import to_do
 from pinprof.report.whatif.text import prediction_to_text
 

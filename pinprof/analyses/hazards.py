@@ -82,7 +82,6 @@ def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
 
 
 def _non_blocking(trace: Trace, kind: Int8s, direction: int) -> Int64s:
-    """Return the copies of pinned memory in this direction whose calls did not wait for them."""
     gpu, launch = trace.gpu, trace.links.launch
     copies = np.flatnonzero((gpu.category == MEMCPY) & (gpu.direction == direction) & (gpu.host_memory == PINNED))
     copies = copies[launch[copies] != NONE]
@@ -90,7 +89,6 @@ def _non_blocking(trace: Trace, kind: Int8s, direction: int) -> Int64s:
 
 
 def _writers(trace: Trace, long: Int64s) -> Int64s:
-    """Return which of these ops write in place, in memory that the op before did not allocate."""
     ops = trace.ops
     outermost = np.flatnonzero(trace.links.op_parent == NONE)
     outermost = outermost[np.argsort(ops.thread[outermost], kind="stable")]

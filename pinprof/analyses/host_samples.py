@@ -269,7 +269,6 @@ def _parted(stacks: Mapping[tuple[str, ...], int]) -> Counter[str]:
 
 
 def _library_call(below: list[HostFrame]) -> LibraryCall:
-    """Return the call of a library in the frames that the program's innermost line calls."""
     inner = [frame for frame in below if not frame.file.startswith("<") and LOCALS_MARK not in frame.function] or below[
         -1:
     ]

@@ -43,6 +43,16 @@ class LoaderSums:
         """Whether workers make the batches. A trace does not show whether they keep up without the profiler."""
         return self.waits > 0 and not self.in_process
 
+    @property
+    def has_unpinned(self) -> bool:
+        """Whether the pageable memory that is copied to the GPU is that of its batches."""
+        return self.waits > 0 and self.pinned is False
+
+    @property
+    def shares_unpinned(self) -> bool:
+        """Whether workers share these batches, so that who copies one also unmaps it."""
+        return self.by_workers and self.has_unpinned
+
 
 @dataclass(frozen=True)
 class LoaderWaits(LoaderSums):
@@ -111,7 +121,6 @@ def _pins(trace: Trace, times: Intervals, *, pin_thread: bool, in_process: bool)
 
 
 def _any_within(times: Intervals, trace: Trace, events: HostEvents, has_name: Callable[[str], bool]) -> bool:
-    """Return whether the main thread has one of the wanted events in its waits for a batch."""
     rows = np.flatnonzero(events.named(has_name) & trace.has_role("main")[events.thread])
     return bool(covered(times, events.start_ns[rows], events.end_ns[rows]).any())
 

@@ -109,7 +109,6 @@ def _around_unlike(ends: Int64s, unlike: Bools) -> Int64s:
 
 
 def _busy_time(trace: Trace) -> float | None:
-    """Return the mean busy time of the busiest device in the complete steps."""
     gpu, step = trace.gpu, trace.links.activity_step
     stepped = trace.steps.holds(step)
     if not stepped.any():
@@ -183,7 +182,6 @@ def with_irregular(trace: Trace) -> Trace:
 
 
 def _step_lengths(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Return steps and their lengths: to the next start on the host, or between the ends of their GPU work."""
     steps = trace.steps
     complete = np.flatnonzero(steps.complete)
     followed = steps.followed if steps.on_host else complete[:0]

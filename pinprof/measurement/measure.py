@@ -89,7 +89,7 @@ class _Sums:
             bound=None if no_sums or why.busy or why.causes else bound_of(details, length),
             gpus=tuple(self.gpu(device) for device in details.devices),
             copies=tuple(self.copies(group) for group in measure_copies(trace)),
-            copy_ns=_unless(why.copies, lambda: sum(device.copy_ns for device in details.overlap.devices)),
+            copy_ns=_unless(why.copies, lambda: details.overlap.copy_ns),
             overlap=_unless(why.overlap, lambda: _overlap(details.overlap)),
             exposed=tuple(self.exposed(*row) for row in details.overlap.by_reason),
             sites=tuple(map(self.site, details.syncs.sites)),
@@ -185,7 +185,6 @@ class _Sums:
 
 
 def _mean(figure: TraceFigure, details: Details) -> float | None:
-    """Return the sum of a figure over the complete steps, divided by their number."""
     if figure.total is not None:
         total = figure.total(details)
     else:
@@ -195,7 +194,6 @@ def _mean(figure: TraceFigure, details: Details) -> float | None:
 
 
 def _unless(reason: Doubt | None, figure: Callable[[], T]) -> KnownOrWithheld[T]:
-    """Return a figure, or why it is withheld."""
     return Withheld(reason) if reason else Known(figure())
 
 
@@ -211,9 +209,8 @@ def _span(trace: Trace) -> tuple[int, int]:
 
 
 def _overlap(overlap: Overlap) -> OverlapSums:
-    overlapped = sum(device.overlapped_ns for device in overlap.devices)
-    exposed = sum(device.exposed_ns for device in overlap.devices)
-    return OverlapSums(overlapped, exposed, overlap.known_ns, overlap.fraction)
+    exposed_ns = overlap.copy_ns - overlap.overlapped_ns
+    return OverlapSums(overlap.overlapped_ns, exposed_ns, overlap.known_ns, overlap.fraction)
 
 
 def _mean_steps(details: Details, length: float | None) -> tuple[MeanStep, ...]:

@@ -180,7 +180,6 @@ class _EditedCalls:
         return frozenset(self.stalls.call[np.array(stalls, np.int64)].tolist()) | frozenset(launches.tolist())
 
     def _removed_times(self) -> dict[int, Intervals]:
-        """Return by thread the times that are removed, and those of removed ops."""
         ops = np.array(sorted(self.edits.removed_ops), dtype=np.int64)
         times = np.array(sorted(self.edits.removed_times), dtype=np.int64).reshape(-1, 3)
         table = self.trace.ops
@@ -190,7 +189,6 @@ class _EditedCalls:
         return {int(number): union(start[thread == number], end[thread == number]) for number in np.unique(thread)}
 
     def _kept_shares(self, calls: Sequence[Call]) -> tuple[list[float], list[bool]]:
-        """Return per call the share of the host's time before it that is kept, and whether the call is removed."""
         rows = np.array([call.row for call in calls], np.int64)
         gap = np.array([call.gap_ns for call in calls])
         shares, are_removed = np.ones(len(rows)), np.zeros(len(rows), bool)

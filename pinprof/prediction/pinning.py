@@ -113,7 +113,7 @@ def pinning_thread(details: Details, copies: Collection[int], machine: PinnedRat
     rows = rows[launched & (trace.gpu.direction[rows] == HTOD)]
     steps = int(trace.steps.complete.sum())
     size = int(trace.gpu.bytes[rows].sum()) // max(steps, 1)
-    if not loader.by_workers or loader.pinned is not False or size < MIN_SHARED_BYTES:
+    if not loader.shares_unpinned or size < MIN_SHARED_BYTES:
         return None
     pauses = _pauses_of_freeing(trace, loader.times, rows)
     freed_ns = length(pauses) / steps
@@ -132,7 +132,7 @@ def freed_batches(details: Details) -> Intervals:
     trace, gpu, loader = details.trace, details.trace.gpu, details.loader
     copies = (gpu.direction == HTOD) & (gpu.host_memory == PAGEABLE) & (trace.links.launch != NONE)
     rows = np.flatnonzero(copies & trace.steps.holds(trace.links.activity_step))
-    if not loader.by_workers or loader.pinned is not False or (gpu.bytes[rows] < MIN_SHARED_BYTES).all():
+    if not loader.shares_unpinned or (gpu.bytes[rows] < MIN_SHARED_BYTES).all():
         return NO_TIMES_AT_ALL
     return _pauses_of_freeing(trace, loader.times, rows)
 

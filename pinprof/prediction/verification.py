@@ -19,8 +19,7 @@ from pinprof.ground.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.prediction import Edits, Prediction, Scenario, predict_edits
 from pinprof.prediction.edits import NO_EDITS
-from pinprof.prediction.options import OptionChange, change_of
-from pinprof.prediction.scenarios import with_pinned, without_blocking, without_waits
+from pinprof.prediction.scenarios import OptionChange, change_of, with_pinned, without_blocking, without_waits
 from pinprof.replay import Replay
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
@@ -178,7 +177,6 @@ def _key(side: _Side, row: int) -> CopyKey:
 
 
 def _kept(old: _Side, new: _Side) -> set[CopyKey]:
-    """Return the kinds of copies of the trace before that the trace after has, too."""
     before, after = (Counter(_key(side, row) for row in _copies_in_steps(side).tolist()) for side in (old, new))
     return {key for key, count in before.items() if new.per_step(after[key]) > GONE_SHARE * old.per_step(count)}
 
@@ -198,7 +196,6 @@ def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], 
 
 
 def _blocks(side: _Side, rows: Int64s) -> Bools:
-    """Return whether the host waits for each copy in the call that makes it."""
     syncs = side.details.syncs
     of_copy = syncs.has_cause(*BLOCKING_COPY_CAUSES)
     return np.isin(rows, syncs.stalls.copy[of_copy])

@@ -321,7 +321,6 @@ def _within_step(frames: Sequence[HostFrame]) -> Sequence[HostFrame] | None:
 
 
 def _shares_inside(trace: Trace, calls: Sequence[Call]) -> Floats:
-    """Return the share of the host's time before each call that lies in steps of optimizers."""
     rows = np.array([call.row for call in calls], np.int64)
     start = trace.calls.start_ns[rows]
     since = start - np.array([call.gap_ns for call in calls], np.int64)

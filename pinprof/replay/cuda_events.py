@@ -67,7 +67,6 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
 
 
 def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
-    """Return the calls in groups, each of calls at the same position in their steps."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     count_in: dict[int, int] = defaultdict(int)
     for row in rows.tolist():
@@ -204,7 +203,6 @@ class _Search:
         return self._begun[after] - free > LONG_IDLE_NS
 
     def _allowed(self, group: list[int]) -> _Guess | None:
-        """Return the latest record that the times of most steps allow."""
         best: tuple[tuple[float, int, float], _Guess] | None = None
         following = self._next_queue(group[0])
         for back in range(1, MAX_RECORDS_BACK + 1):

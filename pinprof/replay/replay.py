@@ -33,8 +33,17 @@ from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Floats, Program
 from pinprof.replay.ranks import in_no_time, join_ranks, waiting_for_nobody
 from pinprof.replay.representatives import representatives
-from pinprof.replay.settings import Setting, StepEstimate, across, bounds_of, estimated_settings, measured_step
-from pinprof.replay.worlds import WORLDS, middle, range_of
+from pinprof.replay.settings import (
+    WORLDS,
+    Setting,
+    StepEstimate,
+    across,
+    bounds_of,
+    estimated_settings,
+    measured_step,
+    middle,
+    range_of,
+)
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.spans.phases import phase_of_calls
 from pinprof.trace.tables import NONE, Trace
@@ -335,7 +344,6 @@ class Replay:
 
 
 def _thread_is_late(rank: Details) -> bool:
-    """Return whether recorded steps wait for a thread that pins: it hands over a batch at once when it has one."""
     return (
         rank.loader.by_workers
         and bool(rank.loader.pins or rank.loader.pinned)

@@ -116,7 +116,6 @@ def _needs(blockers: Sequence[Blocker]) -> str:
 
 
 def _is_compiled(trace: Trace) -> bool:
-    """Return whether torch.compile made what launches much of the work of the complete steps."""
     gpu, launch = trace.gpu, trace.links.launch
     rows = launched_kernels(trace)
     if not len(rows):

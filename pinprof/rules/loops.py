@@ -41,12 +41,9 @@ MAX_RUNS_LOOKED_AT = 20_000
 WORKING_MULTIPLE = 4
 """A kernel that takes this many times as long as a short one is at work for nearly all of its time."""
 
-LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "written cell", "ops"]
+LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "ops"]
 """In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell of torch,
 or one that people write; other ops."""
-SEQUENTIAL_LOOPS: Final = frozenset[LoopKind](("cell", "written cell"))
-"""Kinds in which each repetition needs the one before."""
-
 PREFIXES_OF_FOREACH: Final = ("aten::_foreach", "aten::_fused", "aten::_amp_foreach")
 """Begin the names of ops for many tensors at once."""
 CELL_OPS: Final = aten("lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell")
@@ -343,7 +340,7 @@ class _Sequence:
         in_order = " ".join(self.names(span.start, span.start + 2 * span.ops))
         joins_state = START_OF_CELL in in_order or {"aten::linear", "aten::cat"} <= names
         if joins_state and names & NONLINEAR_OPS_OF_CELLS and names <= OPS_OF_WRITTEN_CELLS:
-            return "written cell" if self._has_same_weights(span) else None
+            return "cell" if self._has_same_weights(span) else None
         if names & OPS_OF_CHAINS or START_OF_CELL in in_order or not self._is_of_parts(span):
             return None
         return "ops" if not has_weights else "module" if self._has_same_weights(span) else None

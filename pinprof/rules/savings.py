@@ -68,7 +68,6 @@ def _together(findings: Sequence[Finding], replay: Replay) -> Joint | None:
 
 
 def _worth(finding: Finding) -> Saving:
-    """Return what the fix of a finding brings, with what it makes possible."""
     return finding.with_then or finding.saving or NO_SAVING
 
 
@@ -103,7 +102,6 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
 
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:
-    """Return a finding with what its fix brings, and with what the fix makes possible if that brings more."""
     alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
     both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
     more = both.saving_ns - alone.saving_ns > MIN_FURTHER_SHARE_OF_STEP * replay.step_ns
@@ -111,7 +109,6 @@ def _with_saving(finding: Finding, replay: Replay) -> Finding:
 
 
 def _with_sites(findings: Sequence[Finding], replay: Replay) -> list[Finding]:
-    """Return findings with what the fix of each of their sites brings alone, as far as replays are made of them."""
     sites = [site for finding in findings for site in finding.evidence.sites if site.edits]
     costliest = sorted(sites, key=lambda site: -site.cost_ns)[:MAX_REPLAYS]
     alone = {id(site): saving_of(replay, site.edits) for site in costliest}
@@ -145,7 +142,6 @@ def as_measured(evidence: Evidence, rule: Rule, trace: Trace, machine: Pinning) 
 
 
 def _advice(machine: Pinning, sizes: Int64s) -> Iterator[str]:
-    """Yield whether copies of these sizes, if any, are worth pinned memory, and whether a fresh tensor is."""
     sizes = sizes[sizes >= 0]  # those that are recorded
     if machine.pays and len(sizes):
         yield _compared_with(machine.pays.value, sizes)

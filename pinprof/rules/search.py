@@ -17,7 +17,6 @@ from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
 from pinprof.rules import catalogue
 from pinprof.rules.catalogue import pin104_unpinned_batches, pin105_batches_without_pin_memory
-from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding, Findings, Rule, Severity
 from pinprof.rules.savings import as_measured, with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
@@ -71,7 +70,6 @@ def finding_of_verdict(findings: Findings) -> int | None:
 
 
 def _unweighed(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
-    """Yield what the rules see, weighed by its cost."""
     for rule in RULES:
         if rule.search is None or any(_doubts(profile, rule)):
             continue
@@ -83,7 +81,6 @@ def _unweighed(details: Details, profile: Profile, step_ns: float, machine: Pinn
 
 
 def _doubts(profile: Profile, rule: Rule) -> Iterator[Doubt | None]:
-    """Return why the figures that a rule rests on are withheld."""
     return (getattr(profile.withheld, figure) for figure in rule.rests_on)
 
 
@@ -116,7 +113,7 @@ copyreg.pickle(Rule, lambda rule: (rule_of, (rule.id,)))
 
 def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:
     """Return the rule that explains why copies of a trace are exposed, the same that finds them."""
-    if (reason, direction) == ("pageable", "HtoD") and has_unpinned_batches(details):
+    if (reason, direction) == ("pageable", "HtoD") and details.loader.has_unpinned:
         of_batches = pin105_batches_without_pin_memory if details.loader.pins else pin104_unpinned_batches
         return of_batches.RULE.id
     return RULE_OF_EXPOSURE.get((reason, direction))

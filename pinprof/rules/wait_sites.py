@@ -129,9 +129,17 @@ def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]
         cost.idle_ns / steps,
         f"{_named(lines)}: {cost_of_waits(details, sites)}{_only_moves(details, sites)}",
         *at_line.place,
+        title=_title(sites),
         figures=f"{ops_of(sites)}{within(sites)}, {how_many(cost.count / steps)} {profile.steps.per}, as traced stall "
         f"{duration(cost.stall_ns / steps)} and idle {duration(cost.idle_ns / steps)}",
     )
+
+
+def _title(sites: Sequence[Site]) -> str:
+    """Return what waits, as people write it; nothing where the title of the rule says it already."""
+    label, *others = {WAITS[site.cause].label for site in sites}
+    is_one_call = not others and label[0] == label[-1] == "`" and not any(site.is_kept for site in sites)
+    return f"{label} waits for the GPU" if is_one_call else ""
 
 
 def _named(lines: Sequence[Sequence[Site]]) -> str:

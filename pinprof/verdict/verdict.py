@@ -10,11 +10,10 @@ from pinprof.analyses.syncs.causes import WAITS_FOR_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
-from pinprof.replay.worlds import RangeNs, middle, range_of
+from pinprof.replay.settings import RangeNs, middle, range_of
 from pinprof.trace.links import step_at
 from pinprof.trace.spans.idle_times import long_ops
-from pinprof.verdict.rerun import Rerun
-from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName
+from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName, Rerun
 
 MIN_CAUSE_SHARE_OF_STEP: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""

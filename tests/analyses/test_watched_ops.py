@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.analyses.syncs.lines.watched import may_run
+from pinprof.analyses.syncs.lines.matching import may_run
 from pinprof.trace.lines import SourceLine, WatchedWait
 
 

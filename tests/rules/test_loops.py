@@ -122,8 +122,8 @@ FOUND = [
     (partial(samples, ops=["aten::sub", "aten::mean"]), "ops", ("aten::sub", "aten::mean"), 12),
     (partial(samples, ops=["aten::sum", "aten::logsumexp"]), "ops", ("aten::sum", "aten::logsumexp"), 12),
     (partial(samples, ops=["aten::lstm_cell", "aten::add"]), "cell", ("aten::lstm_cell", "aten::add"), 12),
-    (partial(samples, ops=CELL, modules=lambda _: "Cell_0"), "written cell", CELL, 12),
-    (partial(samples, ops=JOINED_CELL, modules=lambda _: "Cell_0"), "written cell", JOINED_CELL, 12),
+    (partial(samples, ops=CELL, modules=lambda _: "Cell_0"), "cell", CELL, 12),
+    (partial(samples, ops=JOINED_CELL, modules=lambda _: "Cell_0"), "cell", JOINED_CELL, 12),
 ]
 
 

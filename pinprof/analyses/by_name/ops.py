@@ -93,7 +93,6 @@ def _inside(trace: Trace) -> Bools:
 
 
 def _training(trace: Trace) -> Bools:
-    """Return whether the ops of each thread count."""
     training = trace.has_role(*TRAINING_ROLES)
     training[trace.calls.thread[trace.launches_work]] = True
     return training & ~trace.has_role("pin_memory")
@@ -114,13 +113,11 @@ def own_times(ops: HostEvents) -> Int64s:
 
 
 def _stalled(trace: Trace, call: Int64s, stall_ns: Int64s) -> Int64s:
-    """Return how long the host stands in the calls that each op makes itself."""
     op = trace.links.op[call]
     return _per_op(trace, op[op != NONE], stall_ns[op != NONE])
 
 
 def _own_kernels(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Return how many kernels of the complete steps each op itself launches, and how long they run."""
     gpu = trace.gpu
     rows = np.flatnonzero((gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step))
     op: Int32s = follow(trace.links.op, trace.links.launch[rows])

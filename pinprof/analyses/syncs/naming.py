@@ -90,7 +90,6 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
 
 
 def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
-    """Return the cause by the call itself and its copy."""
     of_kind = np.full(max(CAUSE_BY_CALL_KIND) + 1, CAUSE_CODE["other"], np.int32)
     for kind, name in CAUSE_BY_CALL_KIND.items():
         of_kind[kind] = CAUSE_CODE[name]
@@ -166,7 +165,6 @@ def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:
 
 
 def _is_read_of_optimizer(line: SourceLine) -> bool:
-    """Return whether an optimizer reads a number of its state in the innermost frame."""
     innermost = line.stack[0] if line.stack else ""
     return innermost.startswith(f"{OPTIMIZER_FILE}:") and innermost.endswith(f":{OPTIMIZER_READ}")
 
@@ -200,7 +198,6 @@ def _in_new_tensor(trace: Trace, call: Int64s) -> Bools:
 
 
 def _within_ops(trace: Trace, flagged: Bools, call: Int64s) -> Bools:
-    """Return whether one of the flagged ops is around a call."""
     return within(flagged, trace.links.op[call], trace.links.op_parent)
 
 

@@ -193,6 +193,14 @@ class Syncs:
         """The waits of the host for the GPU, as rows of `stalls`."""
         return self.at(number for number, site in enumerate(self.sites) if site.is_wait)
 
+    def number(self, site: Site) -> int:
+        """Return which of `sites` a site is."""
+        return self._number_of[site]
+
+    @cached_property
+    def _number_of(self) -> dict[Site, int]:
+        return {site: number for number, site in enumerate(self.sites)}
+
 
 def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     """Return where the host waited for the GPU, for how long, and how long the GPU was idle because of it.

@@ -130,7 +130,6 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
 
 
 def _worked(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Int64s:
-    """Return how long the device of each stall worked in a range."""
     gpu, result = trace.gpu, np.zeros(len(device), np.int64)
     for waits in rows_by(device):
         rows = gpu.of_device.get(int(device[waits[0]]), waits[:0])

@@ -19,17 +19,8 @@ from pinprof.analyses.whole_run.regular_step import (
 )
 from pinprof.ground.step_statistics import Bools, Series
 from pinprof.trace.lines import Place
-from pinprof.trace.metadata.run_log import (
-    CAPTURE,
-    CHECKPOINT,
-    COMPILE,
-    EPOCH,
-    EVALUATION,
-    GARBAGE,
-    NOWHERE,
-    PROFILED_WINDOWS,
-    RunLog,
-)
+from pinprof.trace.metadata import run_log
+from pinprof.trace.metadata.run_log import RunLog
 
 FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED = "first", "off_cpu", "recurring", "other"
 """Reasons besides the kinds of noted work: one of the first steps, a machine whose CPUs others had, what comes back
@@ -76,7 +67,7 @@ def split_steps(log: RunLog, steps: NotedSteps) -> StepSplit:
     """Return which steps are regular, and by how much the others are longer."""
     host_ns = np.array(log.step_ns, np.int64)
     names, counts = zip(*log.windows, strict=True) if log.windows else ((), ())
-    profiled = np.repeat(np.isin(names, PROFILED_WINDOWS), counts)
+    profiled = np.repeat(np.isin(names, run_log.PROFILED_WINDOWS), counts)
     regular = np.zeros(len(host_ns), bool)
     free = np.flatnonzero(~profiled)
     regular[free] = regular_steps(steps.of(free))
@@ -122,7 +113,7 @@ def next_irregular_work(log: RunLog) -> Expected | None:
     expected = []
     for reason, excess in _excess_by_reason(_work_by_step(log), split_steps(log, noted_steps(log))).items():
         steps = list(excess)
-        period = None if reason in {FIRST_STEPS_SLOW, COMPILE, OFF_CPU, UNEXPLAINED} else period_of(steps)
+        period = None if reason in {FIRST_STEPS_SLOW, run_log.COMPILE, OFF_CPU, UNEXPLAINED} else period_of(steps)
         if period:
             expected.append(Expected(reason, period, (steps[-1] - len(log.step_ns)) % period))
     return min(expected, key=lambda work: work.ahead, default=None)
@@ -143,7 +134,7 @@ def _work_by_step(log: RunLog) -> dict[int, _StepWork]:
             by_step[step].ns[OFF_CPU] = ns
     for work in log.unusual_work:
         by_step[work.step].ns[work.kind] += work.ns
-        if work.place != NOWHERE:
+        if work.place != run_log.NOWHERE:
             by_step[work.step].places[work.kind].append(log.places[work.place])
     return by_step
 
@@ -165,7 +156,7 @@ def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[s
 def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple[str, int]]:
     """Yield the reasons for the excess of a step, with the ns of each: those that were timed, and that of the rest."""
     unexplained, timed = excess, []
-    for reason in (OFF_CPU, CHECKPOINT, CAPTURE, GARBAGE, EPOCH):
+    for reason in (OFF_CPU, run_log.CHECKPOINT, run_log.CAPTURE, run_log.GARBAGE, run_log.EPOCH):
         ns = min(noted_ns.get(reason, 0), unexplained)
         if ns >= MIN_SHARE_OF_EXCESS * excess:
             timed.append((reason, ns))
@@ -174,7 +165,7 @@ def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple
         reason, ns = timed.pop()
         timed.append((reason, ns + unexplained))
     else:
-        marked = (reason for reason in (COMPILE, EVALUATION, EPOCH) if reason in noted_ns)
+        marked = (reason for reason in (run_log.COMPILE, run_log.EVALUATION, run_log.EPOCH) if reason in noted_ns)
         yield next(marked, FIRST_STEPS_SLOW if step < FIRST_STEPS else UNEXPLAINED), unexplained
     yield from timed
 

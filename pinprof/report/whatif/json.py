@@ -16,7 +16,7 @@ from pinprof.documents.fields import (
     WaitCause,
 )
 from pinprof.prediction import Prediction, Scenario
-from pinprof.prediction.options import OPTIONS, OptionChange
+from pinprof.prediction.scenarios import OPTIONS, OptionChange
 from pinprof.prediction.verification import Verification
 from pinprof.trace.tables import Trace
 

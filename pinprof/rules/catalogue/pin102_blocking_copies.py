@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.rule import Change, Details, Found, Profile, Rule
 from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.calls import are_small_to_gpu
@@ -15,7 +14,7 @@ def _blocking(details: Details, profile: Profile) -> Found:
     """Look for blocking copies, except for copies of pageable memory that other rules find."""
     gpu, copy = details.trace.gpu, details.syncs.stalls.copy
     are_small = are_small_to_gpu(gpu, np.arange(len(gpu)))
-    of_others = (gpu.host_memory == PAGEABLE) & (has_unpinned_batches(details) | ~are_small)
+    of_others = (gpu.host_memory == PAGEABLE) & (details.loader.has_unpinned | ~are_small)
     for evidence in search_waits("blocking_copy_htod")(details, profile):
         unblocked = frozenset(row for row in evidence.edits.unblocked if not of_others[copy[row]])
         if unblocked:

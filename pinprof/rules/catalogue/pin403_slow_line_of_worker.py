@@ -46,7 +46,6 @@ def _slow_line(details: Details, profile: Profile) -> Found:
 
 
 def _line_code(line: CalledLine) -> str:
-    """Return the place of a line, and the library's function that it calls."""
     package, names = "", line.parts[:1]
     if line.libraries:
         call, count = line.libraries[0]

@@ -227,7 +227,6 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
 
 
 def _named_code(code: PausedCode, per: int) -> str:
-    """Return the places that take most of the pauses, or the one that takes more than half."""
     first = code.places[0]
     named = [place for place in code.places[:MAX_THINGS_NAMED] if place.ns >= MIN_SHARE_NAMED * code.total_ns] or [
         first
@@ -244,7 +243,6 @@ def _named_code(code: PausedCode, per: int) -> str:
 
 
 def _code(code: PauseCode) -> str:
-    """Return the place of code, and what it calls there, to follow the time that it takes."""
     called = " → ".join(code.called)
     library = f" in {' '.join(filter(None, (code.package, called)))}" if code.package or called else ""
     return f"{at(code.place)}{',' if library and code.line is None and code.function else ''}{library}"

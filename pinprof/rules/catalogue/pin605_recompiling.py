@@ -23,7 +23,6 @@ COMMENT_OF_GUARD = re.compile(r"(?<!\s)\s+# ")
 
 
 def _compiling(details: Details, profile: Profile) -> Found:
-    """Look for steps in which the host compiles, or records graphs, though an earlier one ran compiled code."""
     trace = details.trace
     whole, again = trace.steps.whole, compiles_again(trace)
     if not profile.step_ns or not again.any():

@@ -7,7 +7,7 @@ import numpy as np
 
 from pinprof.ground.units import counted, duration, how_many, listed, percent, shortened
 from pinprof.rules.launching import late_ns
-from pinprof.rules.loops import NORM_OPS, SEQUENTIAL_LOOPS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
+from pinprof.rules.loops import NORM_OPS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
 from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED
 from pinprof.trace.lines import Place
@@ -35,11 +35,9 @@ FIX_OF_LOOP: dict[LoopKind, str] = {
     "torch.vmap does it if the code is written for one sample.",
     "ops": "One op on a tensor of all parts, with a dimension for what the loop counts, and one sum or mean over it; "
     "torch.vmap does it if the code is written for one part.",
-    "cell": "torch.nn.LSTM, GRU or RNN in place of the cell: each repetition needs the one before, and one call runs "
-    "them all. Where it has to be this cell, a CUDA graph of the loop, or torch.compile, spares launches.",
-    "written cell": "It looks like a recurrent cell: each repetition needs the one before, so that no batch can do "
-    "them all. Where it is a cell of torch, torch.nn.RNN, GRU or LSTM runs all repetitions in one call. Otherwise "
-    "torch.compile of the cell fuses its ops, and a CUDA graph of the loop spares launches.",
+    "cell": "It looks like a recurrent cell: each repetition needs the one before. If it is a cell of torch, "
+    "torch.nn.RNN, GRU or LSTM runs all repetitions in one call. Otherwise torch.compile of the cell fuses its ops, "
+    "and a CUDA graph of the loop spares launches.",
 }
 
 
@@ -62,7 +60,6 @@ def _is_short(trace: Trace, loop: Loop) -> bool:
 
 
 def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place, Sequence[Loop]]]) -> Evidence:
-    """Return the evidence of loops of one kind."""
     trace, divisor = details.trace, profile.steps.divisor
     loops = [loop for _, some in members for loop in some]
     runs = [run for loop in loops for run in (*loop.runs, *loop.of_backward)]
@@ -100,7 +97,6 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
 
 
 def _title(loop: Loop, times: str) -> str:
-    """Return what a loop runs how often, in a few words."""
     first, *more = loop.ops
     return f"a loop runs {f'the same {len(loop.ops)} ops' if more else shortened(first, LONGEST_NAMED_CHARS)} {times}"
 
@@ -108,7 +104,7 @@ def _title(loop: Loop, times: str) -> str:
 def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
     """Return what changes if one call does the work of each loop; of cells, if a graph launches them."""
     kind = loops[0].kind
-    if kind in SEQUENTIAL_LOOPS:
+    if kind == "cell":
         rows = np.concatenate([run.calls for loop in loops for run in (*loop.runs, *loop.of_backward)])
         return Edits(graphed=frozenset(rows.tolist()))
     longest = SHORT_KERNEL_OF_MODULE_NS if kind == "module" else SHORT_KERNEL_NS

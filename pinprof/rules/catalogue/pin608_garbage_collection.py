@@ -25,7 +25,6 @@ def _collecting(details: Details, profile: Profile) -> Found:
 
 
 def _called(details: Details, profile: Profile) -> Evidence | None:
-    """Return what calls of gc.collect() take that were recorded with Python functions."""
     trace, step, functions = details.trace, profile.step_ns, details.trace.functions
     rows = np.flatnonzero(collecting(trace))
     rows = rows[in_complete_steps(trace, functions.start_ns[rows])]
@@ -46,7 +45,6 @@ def _called(details: Details, profile: Profile) -> Evidence | None:
 
 
 def _noted(details: Details, profile: Profile) -> Evidence | None:
-    """Return what collections take in the steps without a profiler."""
     run, step = details.trace.run, profile.step_ns
     if run is None or not step or not run.stops.steps:
         return None
@@ -78,7 +76,6 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
 
 
 def _outlasts(runs: Collections, step_ns: float) -> bool:
-    """Return whether collections take longer than a regular step, so that none is in one."""
     return runs.ns >= step_ns * max(runs.count, 1)
 
 
@@ -89,7 +86,6 @@ def _stop(runs: Collections, steps: int) -> NotedPauses:
 
 
 def _ranks(details: Details) -> str:
-    """Return what collections of several ranks cost, to follow those of one."""
     ranks = details.trace.info.world_size or 1
     return f"; {ranks} ranks wait for the one that collects, each at another time" if ranks > 1 else ""
 

@@ -36,7 +36,6 @@ def _zeros(details: Details, profile: Profile) -> Found:
 
 
 def _zeroed(trace: Trace) -> Int64s:
-    """Return the outermost ops that fill with zeros in zero_grad of optimizers."""
     marks = optimizer_marks(trace.annotations, "zero_grad")
     if not marks.any():
         return np.empty(0, np.int64)

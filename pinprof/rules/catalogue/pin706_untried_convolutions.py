@@ -36,7 +36,6 @@ def _untried(details: Details, profile: Profile) -> Found:
 
 
 def _are_same(trace: Trace, rows: Int64s) -> bool:
-    """Return whether the complete steps run the same of these kernels, for about as long."""
     step = trace.links.activity_step[rows]
     steps = [rows[step == number] for number in np.flatnonzero(trace.steps.complete)]
     names = [Counter(trace.gpu.name[of_step].tolist()) for of_step in steps]

@@ -20,7 +20,7 @@ REDUCING_KERNEL = re.compile(r"(?i)all_?reduce|reduce_?scatter")
 """What names a collective that adds up, or the kernel of one."""
 
 
-class Reductions(NamedTuple):
+class _Reductions(NamedTuple):
     """Collectives of complete steps that may add up gradients, in order of launch."""
 
     rows: Int64s
@@ -31,7 +31,7 @@ class Reductions(NamedTuple):
     """How much work of forward passes was launched before each: it shows which backward pass each is in."""
 
 
-def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
+def _reductions(trace: Trace) -> _Reductions:
     """Return the collectives that may add up gradients, by their names, and by their sizes as far as these are known.
 
     Those of a process group that also adds up in forward passes are left out: it is one of tensor-parallel layers.
@@ -42,7 +42,7 @@ def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
     others[launch[rows]] = False
     rows = rows[trace.steps.holds(trace.links.activity_step[rows])]
     rows = rows[np.argsort(trace.links.launched_ns[rows], kind="stable")]
-    rows = rows[[_adds_up(trace, row, least_elements) for row in rows.tolist()]]
+    rows = rows[[_adds_up(trace, row) for row in rows.tolist()]]
     computing = np.flatnonzero(others)
     before = np.searchsorted(trace.calls.start_ns[computing], trace.links.launched_ns[rows]) - 1
     rows, computed = rows[before >= 0], phase[computing]
@@ -50,14 +50,14 @@ def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
     of_layers = group[(behind == FORWARD) & (group != NONE)]
     chosen = (behind != FORWARD) & ~np.isin(group, of_layers)
     forward = trace.calls.start_ns[computing[computed == FORWARD]]
-    return Reductions(rows[chosen], behind[chosen], np.searchsorted(forward, trace.links.launched_ns[rows[chosen]]))
+    return _Reductions(rows[chosen], behind[chosen], np.searchsorted(forward, trace.links.launched_ns[rows[chosen]]))
 
 
-def _adds_up(trace: Trace, row: int, least_elements: int) -> bool:
+def _adds_up(trace: Trace, row: int) -> bool:
     gpu, message = trace.gpu, trace.gpu.message[row]
     called = gpu.names[gpu.collective[row]] if gpu.collective[row] != NONE else gpu.name_of(row)
     match = MESSAGE.fullmatch(gpu.names[message]) if message != NONE else None
-    return bool(REDUCING_KERNEL.search(called)) and (match is None or int(match[2]) >= least_elements)
+    return bool(REDUCING_KERNEL.search(called)) and (match is None or int(match[2]) >= MIN_GRADIENT_ELEMENTS)
 
 
 class _Pass(NamedTuple):
@@ -100,7 +100,7 @@ def _are_alike(trace: Trace, passes: Sequence[_Pass]) -> bool:
 
 def _passes(trace: Trace) -> Iterator[_Pass]:
     """Yield the backward passes of complete steps that reduce gradients; none where no optimizer is marked."""
-    marks, (rows, phase, forward) = trace.annotations, reductions_of(trace, MIN_GRADIENT_ELEMENTS)
+    marks, (rows, phase, forward) = trace.annotations, _reductions(trace)
     updates = np.sort(marks.start_ns[optimizer_marks(marks, "step")])
     rows, forward = rows[phase == BACKWARD], forward[phase == BACKWARD]
     places = list(zip(np.searchsorted(updates, trace.links.launched_ns[rows]).tolist(), forward.tolist(), strict=True))
