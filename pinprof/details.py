@@ -17,7 +17,7 @@ from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, me
 from pinprof.analyses.syncs.sites import Syncs, measure_syncs
 from pinprof.analyses.whole_run.ledger import UNEXPLAINED, Irregular, WholeRun, sum_up_run
 from pinprof.trace.callers import call_places
-from pinprof.trace.lines import SourceLine, period
+from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Int64s, Trace
 
@@ -44,10 +44,7 @@ class Details:
     @cached_property
     def whole_run(self) -> WholeRun | None:
         """The sums of the whole run; None where pinprof did not record the trace."""
-        watched = self.trace.info.watched
-        waits = [(wait.line.place, period(wait.at, watched.steps)) for wait in watched.waits] if watched else []
-        returning = [(place, every) for place, every in waits if every is not None]
-        return sum_up_run(self.trace.run, returning) if self.trace.run else None
+        return sum_up_run(self.trace.run) if self.trace.run else None
 
     @cached_property
     def receiving_share(self) -> float:

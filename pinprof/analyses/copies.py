@@ -9,16 +9,7 @@ from typing import Final
 import numpy as np
 
 from pinprof.ground.intervals import Intervals, contains, covered, distinct, length, subtract, union
-from pinprof.trace.tables import (
-    DIRECTIONS,
-    HOST_MEMORIES,
-    MEMCPY,
-    NONE,
-    PAGEABLE,
-    Bools,
-    Int64s,
-    Trace,
-)
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
 
 def total_bytes(sizes: Int64s) -> tuple[int | None, int]:

@@ -162,14 +162,7 @@ class _Walk:
             place, first = self._place(key), key.library[0] if key.library else ""
             known = merged.get((place, key.package, first))
             merged[place, key.package, first] = (
-                replace(known, ns=known.ns + ns)
-                if known
-                else PauseCode(
-                    *place,
-                    key.library,
-                    key.package,
-                    ns,
-                )
+                replace(known, ns=known.ns + ns) if known else PauseCode(*place, key.library, key.package, ns)
             )
         return sorted(merged.values(), key=lambda code: -code.ns)
 

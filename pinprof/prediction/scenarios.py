@@ -135,7 +135,6 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
     """
     sites = [site for syncs in ranks for site in syncs.sites if site.is_of_the_code]
     names = tuple(dict.fromkeys(name for site in sites for name in site.names))
-    has_lines = any(site.line is not None for site in sites)
     chosen = []
     for place in wanted:
         places = [name for name in names if name == place] or [
@@ -149,19 +148,9 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
             raise TraceError(
                 f"{traces}: {place} is at {listed(places, MAX_NAMED_PLACES, ' and ')}; name one of them in full"
             )
-        elif has_lines:
-            waiting_at = listed(_names_of_places(sites), MAX_NAMED_PLACES)
-            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {waiting_at}")
-        elif any(syncs.sites for syncs in ranks):
-            functions = (
-                f"name one of its functions ({listed(_names_of_places(sites), MAX_NAMED_PLACES)}), " if names else ""
-            )
-            raise TraceError(
-                f"{traces}: has no source lines of waits, so none is at {place}; {functions}"
-                "record with the lines window of pinprof run, or use all"
-            )
         else:
-            raise TraceError(f"{traces}: the host does not wait anywhere, so not at {place}")
+            where = listed(_names_of_places(sites), MAX_NAMED_PLACES) or "no known place; use all"
+            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {where}")
     return tuple(dict.fromkeys(chosen))
 
 

@@ -17,16 +17,7 @@ from pinprof.ground.units import ms
 from pinprof.measurement.figures import EXPOSED_MS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
-from pinprof.ranks.rank import (
-    Latecomer,
-    RankPart,
-    RankRow,
-    Ranks,
-    SharedFinding,
-    SharedSite,
-    longest_first,
-    number_of,
-)
+from pinprof.ranks.rank import Latecomer, RankPart, RankRow, Ranks, SharedFinding, SharedSite, longest_first, number_of
 from pinprof.rules.rule import Finding, FoundSite
 from pinprof.rules.sums import within
 from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives

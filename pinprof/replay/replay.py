@@ -273,10 +273,7 @@ class Replay:
             self.pace_after(
                 setting,
                 self._pace(
-                    changed,
-                    host(setting.cost),
-                    waits=setting.waits_for_ranks,
-                    gpu_speed=gpu_speed * setting.gpu_speed,
+                    changed, host(setting.cost), waits=setting.waits_for_ranks, gpu_speed=gpu_speed * setting.gpu_speed
                 ),
                 batch_ns,
             )

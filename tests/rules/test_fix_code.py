@@ -859,27 +859,6 @@ def one_piece_without_the_branch(texts: Texts, device: str, _folder: Path) -> No
     assert same(*results.values())
 
 
-@trial("PIN606")
-def weights_cast_once(texts: Texts, device: str, _folder: Path) -> None:
-    values, casts = [], []
-    for kind in ("before", "code"):
-        torch.manual_seed(3)
-        layers = torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.Tanh(), torch.nn.Linear(16, 2)
-        model = torch.nn.Sequential(*layers).to(device)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(3)]
-        names = {"model": model, "optimizer": optimizer, "micro_batches": batches, "device": device}
-        with torch.profiler.profile() as recorded:
-            texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
-        casts.append(sum(event.name == "aten::_to_copy" for event in recorded.events()))
-        values.append([parameter.detach() for parameter in model.parameters()])
-        optimizer.zero_grad()
-        texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})  # with the new weights
-        values[-1] += [parameter.detach().clone() for parameter in model.parameters()]
-    assert casts[1] == casts[0] - 2 * 4  # two layers with a bias, in the second and the third micro-batch
-    assert same(*values)
-
-
 @trial("PIN607")
 def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
     def trained() -> torch.nn.Module:

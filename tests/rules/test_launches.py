@@ -119,38 +119,7 @@ def warming_up(builder: TraceBuilder, start: float) -> None:
         builder.op("_compile.compile_inner (dynamo_timed)", start + 571, 120)
 
 
-CAST_BACK = "autograd::engine::evaluate_function: ToCopyBackward0"
 TO_WEIGHT = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
-
-
-def micro_batches(builder: TraceBuilder, start: float, *, casts: tuple[int, ...] = (2, 2), adds: bool = True) -> None:
-    """A step of micro-batches of 450 us, each with linear layers that cast their weight, and backward."""
-    for number, count in enumerate(casts):
-        begin = start + 10 + 450 * number
-        for layer in range(2):
-            at = begin + 100 * layer
-            builder.op("aten::linear", at, 90)
-            if layer < count:
-                builder.op("aten::to", at + 2, 50)
-                builder.op("aten::_to_copy", at + 3, 48)
-                builder.op("aten::copy_", at + 20, 30)
-                builder.kernel(at + 45, 4, launch=at + 30, name="cast")
-            builder.op("aten::linear", at + 55, 30)
-            builder.kernel(at + 80, 10, launch=at + 65)
-        for layer in range(2):
-            at = begin + 210 + 100 * layer
-            builder.op(CAST_BACK, at, 40, thread=AUTOGRAD)
-            builder.kernel(at + 30, 4, launch=at + 20, name="cast", thread=AUTOGRAD)
-            builder.op(TO_WEIGHT, at + 41, 40, thread=AUTOGRAD)
-            if adds and number:
-                builder.op("aten::add_", at + 45, 30, thread=AUTOGRAD)
-            builder.kernel(at + 70, 4, launch=at + 60, thread=AUTOGRAD)
-    builder.op("aten::mul", start + 960, 28)
-
-
-def update_after_each(builder: TraceBuilder, start: float) -> None:
-    micro_batches(builder, start)
-    builder.event("user_annotation", "Optimizer.step#SGD.step", start + 445, 10)
 
 
 def norms(
@@ -205,7 +174,7 @@ def found(scene: Scene) -> Findings:
 
 FIRES = [
     *((small_kernels, "PIN601"), (looping_optimizer, "PIN602"), (pausing, "PIN603"), (op_on_the_host, "PIN604")),
-    *((compiling_again, "PIN605"), (capturing, "PIN605"), (micro_batches, "PIN606"), (norms, "PIN607")),
+    *((compiling_again, "PIN605"), (capturing, "PIN605"), (norms, "PIN607")),
     (zeroing, "PIN611"),
 ]
 NEARLY = [
@@ -225,16 +194,12 @@ NEARLY = [
     (partial(compiled, version=0, compiles=0), "PIN605"),
     (partial(capturing, again=False), "PIN605"),
     (warming_up, "PIN605"),
-    (partial(micro_batches, casts=(2, 0)), "PIN606"),
-    (partial(micro_batches, adds=False), "PIN606"),
-    (update_after_each, "PIN606"),
     (partial(norms, kernel=28), "PIN607"),
     (partial(norms, op="aten::_foreach_norm"), "PIN607"),
     (partial(norms, count=15), "PIN607"),
     (small_kernels, "PIN607"),
     (partial(zeroing, op="aten::add_"), "PIN611"),
     (partial(zeroing, mark="step"), "PIN611"),
-    (micro_batches, "PIN611"),
 ]
 
 
@@ -595,26 +560,6 @@ def test_after_many_steps_the_first_one_recorded_compiles_again_too() -> None:
         "in 1 of 4 recorded steps the host compiles code, for 120 µs each, as traced; in 2 of 4 recorded steps CUDA "
         "graphs are recorded, for 540 µs each, as traced"
     )
-
-
-def test_casts_of_activations_are_told_from_those_of_weights_or_there_is_no_saving() -> None:
-    def with_more(weights: int, builder: TraceBuilder, start: float) -> None:
-        micro_batches(builder, start)
-        for number in range(2):
-            begin = start + 10 + 450 * number
-            for layer in range(2):  # before the cast of the weight: of an input, or of a weight with a bias behind it
-                builder.op("aten::to", begin + 100 * layer + 1, 0.5)
-            for more in range(weights - 2):
-                at = begin + 410 + 4 * more
-                builder.op(CAST_BACK, at, 1, thread=AUTOGRAD)
-                builder.op(TO_WEIGHT, at + 1, 2, thread=AUTOGRAD)
-                builder.op("aten::add_", at + 2, 1, thread=AUTOGRAD)
-
-    for weights, is_exact in ((2, True), (3, False)):
-        findings = found(partial(with_more, weights))
-        (finding,) = [finding for finding in findings if finding.rule.id == "PIN606"]
-        assert ("these take about" in finding.evidence.text) == (not is_exact)
-        assert (finding.saving is not None) == is_exact
 
 
 def test_small_ops_are_named_with_how_often_they_launch() -> None:

@@ -106,11 +106,7 @@ WAITS: Final = {
     "repeat_interleave": _sized("`repeat_interleave()`", ops=("aten::repeat_interleave",)),
     "equal": _read("`torch.equal()`", ops=("aten::equal", "aten::allclose")),
     "blocking_copy_htod": Cause(
-        "blocking copy to the GPU",
-        COPY_WAIT,
-        copy=DIRECTIONS[HTOD],
-        is_blocking_copy=True,
-        goes_with_copies=True,
+        "blocking copy to the GPU", COPY_WAIT, copy=DIRECTIONS[HTOD], is_blocking_copy=True, goes_with_copies=True
     ),
     "blocking_copy_dtoh": Cause("blocking copy to the host", COPY_WAIT, copy=DIRECTIONS[DTOH], is_blocking_copy=True),
     "pageable_copy": Cause("pageable copy", COPY_WAIT, goes_with_copies=True),
@@ -136,10 +132,7 @@ WAITS: Final = {
     "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call_kind=calls.EVENT),
     "device_malloc": Cause("GPU memory is allocated", MEMORY_WAIT, call_kind=calls.MALLOC),
     "device_free": Cause(
-        "GPU memory is freed",
-        MEMORY_WAIT,
-        calls={"_cuda_emptyCache": SYNCHRONIZE | FREE_CALLS},
-        call_kind=calls.FREE,
+        "GPU memory is freed", MEMORY_WAIT, calls={"_cuda_emptyCache": SYNCHRONIZE | FREE_CALLS}, call_kind=calls.FREE
     ),
     "host_alloc": Cause("pinned memory is allocated", MEMORY_WAIT, call_kind=calls.HOST_MEMORY),
     "module_load": Cause(

@@ -1,7 +1,7 @@
 """Where the time of a whole run went: the work that made steps longer, and a ledger whose rows add up to the run."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -81,19 +81,12 @@ def split_steps(log: RunLog, steps: NotedSteps) -> StepSplit:
     return StepSplit(profiled, regular, np.minimum(input_ns, host_ns - excess), excess)
 
 
-def irregular_work(log: RunLog, steps: StepSplit, returning_waits: Iterable[tuple[Place, int]]) -> list[Irregular]:
-    """Return what makes the irregular steps longer, by reason, the reason of the first such step first.
-
-    `returning_waits` are the places of waits that come back after a number of steps. If nothing else shows where
-    recurring work is called, waits that come back as often do.
-    """
+def irregular_work(log: RunLog, steps: StepSplit) -> list[Irregular]:
+    """Return what makes the irregular steps longer, by reason, the reason of the first such step first."""
     work_in, free, rows = _work_by_step(log), max(int((~steps.profiled).sum()), 1), []
-    waits = list(returning_waits)
     for reason, excess in _excess_by_reason(work_in, steps).items():
         places = tuple(dict.fromkeys(place for step in excess for place in work_in[step].places.get(reason, ())))
         period, ns = period_of(list(excess)), sum(excess.values())
-        if reason == RECURRING and not places and period is not None:
-            places = tuple(dict.fromkeys(place for place, returns in waits if returns == period))
         rows.append(Irregular(reason, len(excess), period, ns, ns / free, places))
     return rows
 
@@ -203,10 +196,10 @@ class WholeRun:
     """The other runs of the program; None where it ran once."""
 
 
-def sum_up_run(log: RunLog, returning_waits: Iterable[tuple[Place, int]] = ()) -> WholeRun:
-    """Return the sums of a run; `returning_waits` are places of waits that come back after a number of steps."""
+def sum_up_run(log: RunLog) -> WholeRun:
+    """Return the sums of a run."""
     steps = split_steps(log, noted_steps(log))
-    irregular = irregular_work(log, steps, returning_waits)
+    irregular = irregular_work(log, steps)
     return WholeRun(
         regular=int(steps.regular.sum()),
         timed=timed_regular_step(log),

@@ -30,9 +30,6 @@ USUAL_GAP_SHARE = 0.8
 """In a period, at least this share of the gaps has the usual length, and the other gaps are multiples of it."""
 QUICK_INPUT_PERCENTILE = 25
 """Percentile of a step's time in a DataLoader."""
-PART_NS, MIN_STEPS_PER_PART, MIN_PARTS_OF_RUN = 250_000_000, 8, 3
-"""To see whether the machine's speed changes, the steps are split into consecutive parts of at least this time and
-number of steps, and at least three parts. A thread loses its core for milliseconds; other programs run for seconds."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,6 @@ class RegularStep:
     """How many timed steps were left out because they are irregular."""
     other_ns: float = 0.0
     """The mean of those steps."""
-    parts_ns: tuple[float, float] | None = None
-    """The shortest and the longest mean step among parts of the run; None for too few steps."""
 
     @property
     def input_ns(self) -> float:
@@ -224,7 +219,6 @@ def _mean_of(steps: NotedSteps) -> RegularStep | None:
         quick_input_ns=min(float(np.percentile(kept.input_ns, QUICK_INPUT_PERCENTILE)), input_fraction * mean),
         others=len(others_ns),
         other_ns=float(others_ns.mean()) if len(others_ns) else 0.0,
-        parts_ns=_extreme_parts(kept.time_ns),
     )
 
 
@@ -234,14 +228,3 @@ def _above_zero(mean: float, half: float) -> float:
     Below half of the mean it approaches 0 smoothly: a symmetric interval would soon hold times that no step takes.
     """
     return mean - half if half < mean / 2 else mean * mean / (4 * half)
-
-
-def _extreme_parts(times: Series) -> tuple[float, float] | None:
-    """Return the shortest and the longest mean among consecutive parts of the steps; None for too few parts."""
-    means, begin, until_ns = [], 0, np.cumsum(times)
-    for end in range(MIN_STEPS_PER_PART, len(times) + 1):
-        part_ns = float(until_ns[end - 1] - (until_ns[begin - 1] if begin else 0))
-        if end - begin >= MIN_STEPS_PER_PART and part_ns >= PART_NS:
-            means.append(part_ns / (end - begin))
-            begin = end
-    return (min(means), max(means)) if len(means) >= MIN_PARTS_OF_RUN else None

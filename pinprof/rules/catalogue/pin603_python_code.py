@@ -3,13 +3,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from pinprof.analyses.host_samples import CalledLine, LibraryCall
 from pinprof.analyses.launches import PAUSE_MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.analyses.steps import timed
-from pinprof.ground.intervals import Intervals, covered, intersect, length, subtract, union
+from pinprof.ground.intervals import Intervals, intersect, length, subtract, union
 from pinprof.ground.units import duration, percent
 from pinprof.prediction.pinning import freed_batches
 from pinprof.rules.copies import many_small
@@ -20,13 +18,10 @@ from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.spans.idle_times import python_in_nodes
 from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL
-from pinprof.trace.spans.phases import NODE_PREFIX, torch_times
-from pinprof.trace.tables import Trace
+from pinprof.trace.spans.phases import torch_times
 
 MIN_PYTHON_SHARE_OF_STEP = 0.1
 """Python, or a pause, that takes a smaller share of the step is not worth a finding."""
-MAX_NODES_NAMED = 2
-"""Nodes of backward passes that a sentence names."""
 SHARE_NAMED_ALONE = 0.5
 """A place that takes a larger share is named alone."""
 MIN_SHARE_NAMED = 0.05
@@ -38,7 +33,7 @@ KINDS_WITHOUT_OPS = ("user", "library")
 """Kinds of code that may run no op of torch and wait for no input."""
 CODE_OF_TORCH = "which is torch's own code, or code that it calls"
 IN_OPTIMIZER = "the optimizer"
-WITHIN_NODES = "within {} of backward passes: Python code that these call"
+WITHIN_NODES = "within backward passes: Python code that these call"
 RECORD_STACKS = "To see which code it is, record the program with `pinprof run`, or with with_stack=True."
 
 FIX_OF_HOOK = (
@@ -144,8 +139,6 @@ class _Paused:
     times: Intervals
     in_nodes: Intervals
     """The part in which backward passes call Python code."""
-    nodes: tuple[str, ...]
-    """The nodes of the backward pass that have most of this part."""
     in_torch: Intervals
     """The part within `phase`."""
     phase: str
@@ -183,22 +176,8 @@ def _paused(details: Details, times: Intervals) -> _Paused:
         (name for name, part in parts.items() if 0 < SHARE_NAMED_ALONE * whole <= length(intersect(times, part))), ""
     )
     in_torch = intersect(times, parts.get(phase, NO_TIMES_AT_ALL))
-    nodes = _nodes_around(trace, in_nodes)
-    paused = _Paused(len(rows), times, in_nodes, nodes, in_torch, phase, code_in_pauses(trace, details.sources, times))
+    paused = _Paused(len(rows), times, in_nodes, in_torch, phase, code_in_pauses(trace, details.sources, times))
     return replace(paused, code=paused.code or _learned_code(paused, trace.info.backward))
-
-
-def _nodes_around(trace: Trace, times: Intervals) -> tuple[str, ...]:
-    """Return the names of the nodes of the autograd engine that have most of these times, most first."""
-    ops = trace.ops
-    rows = np.flatnonzero(ops.named(lambda name: name.startswith(NODE_PREFIX)))
-    within = np.bincount(ops.name[rows], covered(times, ops.start_ns[rows], ops.end_ns[rows]), len(ops.names))
-    most = np.argsort(-within, kind="stable")[:MAX_NODES_NAMED]
-    return tuple(
-        ops.names[code].removeprefix(NODE_PREFIX)
-        for code in most.tolist()
-        if within[code] >= MIN_SHARE_NAMED * within.sum() > 0
-    )
 
 
 def _learned_code(paused: _Paused, learned: Sequence[PauseCode]) -> PausedCode | None:
@@ -217,8 +196,7 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     if paused.code and paused.code.places:
         return f"{text}: {_named_code(paused.code, paused.steps)}"
     if paused.in_hooks:
-        nodes = WITHIN_NODES.format(" and ".join(paused.nodes))
-        return f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {nodes}"
+        return f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {WITHIN_NODES}"
     longest = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
     text += f"{longest}: that is {PAUSE_MEANING}"
     if paused.phase:

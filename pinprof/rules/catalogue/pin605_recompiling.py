@@ -5,13 +5,7 @@ from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
-from pinprof.trace.spans.one_time_work import (
-    ThreadTimes,
-    capture_times,
-    compile_times,
-    compiles_again,
-    time_per_step,
-)
+from pinprof.trace.spans.one_time_work import ThreadTimes, capture_times, compile_times, compiles_again, time_per_step
 from pinprof.trace.tables import NONE, Bools, Trace
 
 MIN_COMPILING_SHARE = 0.02
