@@ -13,20 +13,8 @@ from pinprof.details import Details
 from pinprof.ground.intervals import Intervals, contains, covered, union
 from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, handed_on, in_graphs
 from pinprof.prediction.pinning import PinnedRates, pinned_rate
-from pinprof.replay.program import (
-    AHEAD,
-    DEFAULT_LATENCY_NS,
-    DEFAULT_LAUNCH_NS,
-    FIELDS_BEFORE,
-    ISSUE,
-    QUEUED_GAP_NS,
-    STAGED,
-    TIMES_BEFORE,
-    Call,
-    GpuWork,
-    Program,
-    with_times_before,
-)
+from pinprof.replay import program as replayed
+from pinprof.replay.program import Call, GpuWork, Program, with_times_before
 from pinprof.trace.calls import STREAM, are_small_to_gpu
 from pinprof.trace.tables import NONE, PAGEABLE
 
@@ -118,7 +106,7 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
 COPY_LAUNCHES = 2.0
 """The call of an asynchronous copy of pinned memory takes this multiple of a kernel's launch: in 46 recordings 2.1 in
 the median, and 1.5 to 2.9 in eight of ten."""
-NO_TIMES = (0.0,) * len(FIELDS_BEFORE)
+NO_TIMES = (0.0,) * len(replayed.FIELDS_BEFORE)
 """No time of the host before a call."""
 
 
@@ -136,7 +124,7 @@ class _EditedCalls:
         self.longer = dict(sorted(edits.prolonged))  # of several changes the longest
         self.affected = self._affected_calls()
         self.shortens_all = edits.without_pauses or edits.most_input_ns < inf
-        self.copy_call_ns = COPY_LAUNCHES * (launch_ns or DEFAULT_LAUNCH_NS)
+        self.copy_call_ns = COPY_LAUNCHES * (launch_ns or replayed.DEFAULT_LAUNCH_NS)
 
     def applied(self, calls: Sequence[Call]) -> Iterable[Call]:
         """Yield the changed calls; the host's time before a removed call moves to the next one."""
@@ -150,7 +138,7 @@ class _EditedCalls:
             changed = None if is_removed else self._changed(call)
             carried = times if changed is None else NO_TIMES
             if changed is not None:
-                yield changed if times == TIMES_BEFORE(changed) else with_times_before(changed, times)
+                yield changed if times == replayed.TIMES_BEFORE(changed) else with_times_before(changed, times)
 
     def _times_before(self, call: Call, share: float) -> tuple[float, ...]:
         """Return the host's times before a call, by `FIELDS_BEFORE`, if this share of its own time is kept."""
@@ -210,15 +198,15 @@ class _EditedCalls:
             return None if is_free else call
         works = [self._changed_work(work, call) for work in call.works if work.row not in self.edits.removed_works]
         changed = call if works == call.works else structs.replace(call, works=works)
-        if call.kind == STAGED and (
+        if call.kind == replayed.STAGED and (
             stall in self.edits.unwaited or all(self._becomes_pinned(work.row, call) for work in works)
         ):
-            changed = structs.replace(changed, kind=ISSUE, own_ns=self.copy_call_ns)
-        elif call.kind == ISSUE and any(work.row in self.edits.pinned for work in works):
+            changed = structs.replace(changed, kind=replayed.ISSUE, own_ns=self.copy_call_ns)
+        elif call.kind == replayed.ISSUE and any(work.row in self.edits.pinned for work in works):
             recorded = float(self.trace.calls.duration_ns[call.row])  # of a small copy, sent along with the call
             changed = structs.replace(changed, own_ns=changed.own_ns + max(self.copy_call_ns - recorded, 0.0))
-        if changed.kind == ISSUE and any(work.row in self.edits.ahead for work in works):
-            changed = structs.replace(changed, kind=AHEAD)
+        if changed.kind == replayed.ISSUE and any(work.row in self.edits.ahead for work in works):
+            changed = structs.replace(changed, kind=replayed.AHEAD)
         return changed
 
     def _changed_work(self, work: GpuWork, call: Call) -> GpuWork:
@@ -233,7 +221,7 @@ class _EditedCalls:
         return is_pinned or stall in self.small or int(self.stalls.kind[stall]) == STREAM
 
     def _becomes_pinned(self, row: int, call: Call) -> bool:
-        return call.kind == STAGED and row in self.edits.pinned
+        return call.kind == replayed.STAGED and row in self.edits.pinned
 
     def _as_pinned(self, work: GpuWork) -> GpuWork:
         """Return a copy of pinned memory: by the given rate, by the given machine's measurements, or by the trace."""
@@ -242,6 +230,5 @@ class _EditedCalls:
             machine = None if self.edits.pinned_gbps else self.edits.machine
             measured = machine.time_ns(int(self.trace.gpu.direction[work.row]), size) if machine else None
             time = COPY_START_NS + size / self.gbps if measured is None else measured
-        return structs.replace(
-            work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=QUEUED_GAP_NS, is_pageable=False
-        )
+        started = {"latency_ns": replayed.DEFAULT_LATENCY_NS, "gap_ns": replayed.QUEUED_GAP_NS}
+        return structs.replace(work, duration_ns=time, is_pageable=False, **started)

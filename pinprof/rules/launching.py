@@ -27,10 +27,6 @@ library kernels. Chosen on traces of compiled programs (0.11 to 0.95: vLLM, xDiT
 without compiling (0.001); a compiled loss or optimizer alone launches less."""
 CALL_OF_COLLECT = re.compile(r"<built-in (?:function collect>|method collect of module )")
 """How Python names gc.collect()."""
-FUSING_BY_COMPILER = 'torch.compile with mode="reduce-overhead" fuses kernels and launches CUDA graphs'
-FIX_OF_COMPILED = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
-OUTSIDE_OF_GRAPHS = "Find out why kernels are launched outside of the CUDA graphs"
-LOGS_OF_COMPILER = "TORCH_LOGS=graph_breaks,cudagraphs says where compiled code ends, and what no graph can hold."
 MORE_PER_LAUNCH = "Or give the GPU more to do per launch: a larger batch."
 FIX_OF_SERVER = (
     "Let the server launch CUDA graphs for batches of these sizes: vLLM without --enforce-eager, and with the sizes in "
@@ -87,19 +83,22 @@ def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
         return f"{FIX_OF_DECODING} Or answer more requests at once."
     graphs = details.trace.calls.named(GRAPH_LAUNCH.search)
     if details.trace.steps.holds(details.trace.links.call_step[graphs]).any():
-        return f"{OUTSIDE_OF_GRAPHS}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
+        why = "Find out why kernels are launched outside of the CUDA graphs."
+        return f"{why} {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
     needs = _needs(blockers)
     if _is_compiled(details.trace):
-        in_graphs = f"{FIX_OF_COMPILED}{needs or '; or capture the step as one CUDA graph'}"
-        return f"{in_graphs}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
-    return f"{FUSING_BY_COMPILER}{needs}. {MORE_PER_LAUNCH}" if needs else ""
+        fix = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
+        fix += needs or "; or capture the step as one CUDA graph"
+        return f"{fix}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
+    fusing = 'torch.compile with mode="reduce-overhead" fuses kernels and launches CUDA graphs'
+    return f"{fusing}{needs}. {MORE_PER_LAUNCH}" if needs else ""
 
 
 def _what_breaks(trace: Trace) -> str:
     """Return where compiled code ends, or how to see that."""
     notes = trace.run.graph_breaks if trace.run else ()
     if not notes:
-        return LOGS_OF_COMPILER
+        return "TORCH_LOGS=graph_breaks,cudagraphs says where compiled code ends, and what no graph can hold."
     return f"Compiled code ends {listed([at(note.place).strip() for note in notes], MAX_THINGS_NAMED)} (PIN612)."
 
 

@@ -56,7 +56,11 @@ def find_in(details: Details, profile: Profile, replay: Replay, machine: Pinning
     findings = list(_unweighed(details, profile, step, machine)) if step else []
     # where the estimate is withheld, a replay would run without what the trace lacks
     ordered, joint = with_savings(findings, None if profile.withheld.estimate else replay)
-    weighed = [_weighed(finding, step or 1.0) for finding in ordered]
+    saved = ((finding, finding.saving.saving_ns if finding.saving else finding.most_ns) for finding in ordered)
+    weighed = [
+        finding if saved_ns is None else replace(finding, severity=_severity(saved_ns / (step or 1.0)))
+        for finding, saved_ns in saved
+    ]
     bench = machine.rates.gpu if machine else None
     are_known = profile.launches is not None and not profile.withheld.stalls
     blockers = capture_of(details.trace, details.syncs, "step").blockers if are_known else None
@@ -82,12 +86,6 @@ def _unweighed(details: Details, profile: Profile, step_ns: float, machine: Pinn
 
 def _doubts(profile: Profile, rule: Rule) -> Iterator[Doubt | None]:
     return (getattr(profile.withheld, figure) for figure in rule.rests_on)
-
-
-def _weighed(finding: Finding, step_ns: float) -> Finding:
-    """Return a finding whose severity is that of the saving that a replay predicts, where it does, not of its cost."""
-    saved_ns = finding.saving.saving_ns if finding.saving else finding.most_ns
-    return finding if saved_ns is None else replace(finding, severity=_severity(saved_ns / step_ns))
 
 
 def unsearched(profile: Profile) -> Doubt | None:

@@ -127,7 +127,7 @@ def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]
     at_line = next((site for site in sites if site.line is not None), sites[0])
     return Evidence(
         cost.idle_ns / steps,
-        f"{_named(lines)}: {cost_of_waits(details, sites)}{_only_moves(details, sites)}",
+        f"{_named(lines)}: {cost_of_waits(details, sites)}{_in_flight(sites)}{_only_moves(details, sites)}",
         *at_line.place,
         title=_title(sites),
         figures=f"{ops_of(sites)}{within(sites)}, {how_many(cost.count / steps)} {profile.steps.per}, as traced stall "
@@ -159,6 +159,11 @@ def _names(sites: Sequence[Site]) -> list[str]:
         op = shortened(site.op or site.call, LONGEST_NAMED_CHARS)
         by_place.setdefault((site.place, None if site.library else op), []).append(site)
     return [f"{ops_of(members)}{at(members[0].place)}{within(members)}" for members in by_place.values()]
+
+
+def _in_flight(sites: Sequence[Site]) -> str:
+    directions = dict.fromkeys(direction for site in sites for direction in site.guards)
+    return f"; it awaits {' and '.join(directions)} copies of pinned memory in flight" if directions else ""
 
 
 def _only_moves(details: Details, sites: Sequence[Site]) -> str:

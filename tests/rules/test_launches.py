@@ -302,11 +302,6 @@ def decoding(builder: TraceBuilder, start: float) -> None:
     builder.op("aten::argmax", start + 980, 5)
 
 
-def generating(builder: TraceBuilder, start: float) -> None:
-    decoding(builder, start)
-    builder.op("aten::isin", start + 986, 2)
-
-
 BY_HAND, BY_GENERATE = "written in place", 'cache_implementation="static"'
 EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
 
@@ -333,8 +328,7 @@ EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
         (in_a_region, ("reduce-overhead", "graph_breaks", ONE_GRAPH), (EITHER,)),
         (with_a_graph, ("outside of the CUDA graphs", "graph_breaks"), (EITHER, "reduce-overhead")),
         (of_a_server, ("--enforce-eager",), (EITHER, "reduce-overhead", ONE_GRAPH)),
-        (decoding, (BY_HAND, ONE_GRAPH, "reduce-overhead", "more requests"), (EITHER, BY_GENERATE, "enforce-eager")),
-        (generating, (BY_GENERATE, ONE_GRAPH, "more requests"), (EITHER, BY_HAND, "enforce-eager")),
+        (decoding, (BY_HAND, ONE_GRAPH, BY_GENERATE, "more requests"), (EITHER, "enforce-eager")),
     ],
 )
 def test_what_to_do_follows_from_what_the_program_does_already(
@@ -365,7 +359,7 @@ def python_of(trace: Trace, *lines: CalledLine, **kinds: int) -> list[Finding]:
         (pausing, 90, NO_REMEDY_KNOWN),
         (pausing, 60, NO_REMEDY_KNOWN),
         (pausing, 9, CODE_NOT_SEEN),  # no line takes long
-        (partial(copying_in_a_loop, size=4000), 90, "Pack the many small copies of the step into one"),
+        (partial(copying_in_a_loop, size=4000), 90, "Pack the many small copies into one"),
         (partial(copying_in_a_loop, size=4_000_000), 90, NO_REMEDY_KNOWN),
     ],
 )
@@ -486,18 +480,6 @@ def test_the_samples_of_a_librarys_function_count_together(counts: tuple[int, ..
     assert finding.evidence.text.endswith(named)
 
 
-def test_functions_that_share_a_librarys_time_are_named() -> None:
-    """What torch does for the library without a launch is Python, too; phases and small parts are not named."""
-    libraries = tuple((LibraryCall("transformers", "Trainer.train", inner), 30) for inner in "abc")
-    parts = (("Trainer.floating_point_ops", 50), ("Module.zero_grad", 31), ("forward", 9), ("Trainer.log", 4))
-    line = CalledLine("train.py", 7, "main", (("torch", 80), ("library", 10)), libraries, parts=parts, bookkeeping=80)
-    (finding,) = python_of(read(small_kernels), line, library=10, torch=90)
-    assert finding.evidence.text.endswith(
-        "90 % at train.py:7 in transformers Trainer.train (Trainer.floating_point_ops, Module.zero_grad)"
-    )
-    assert finding.fix.startswith("What it returns is the same in each step of most programs")
-
-
 def test_no_graph_is_promised_where_the_kernels_change_from_step_to_step() -> None:
     def changing(builder: TraceBuilder, start: float) -> None:
         small_kernels(builder, start)
@@ -531,10 +513,9 @@ def evidence(scene: Scene, rule: str) -> str:
     return finding.evidence.text
 
 
-def test_the_steps_that_compile_again_are_counted_and_what_is_new_in_them_is_named() -> None:
+def test_the_steps_that_compile_again_are_counted() -> None:
     assert evidence(compiling_again, "PIN605") == (
-        "in 3 of 4 recorded steps the host compiles code, for 600 µs each, as traced; new there (frame/version): 0/1, "
-        "0/2, 0/3"
+        "in 3 of 4 recorded steps the host compiles code, for 600 µs each, as traced"
     )
     assert evidence(capturing, "PIN605") == (
         "in 3 of 4 recorded steps CUDA graphs are recorded, for 540 µs each, as traced"
@@ -638,13 +619,12 @@ def in_optimizer(builder: TraceBuilder, start: float) -> None:
     builder.event("user_annotation", "Optimizer.step#Adam.step", start + 305, 400)
 
 
-@pytest.mark.parametrize(("scene", "line"), [(in_optimizer, 12), (pausing, None)])
-def test_torchs_own_python_in_the_optimizer_is_at_the_line_that_calls_it(scene: Scene, line: int | None) -> None:
+@pytest.mark.parametrize(("scene", "is_torchs"), [(in_optimizer, True), (pausing, False)])
+def test_torchs_own_python_in_the_optimizer_is_told(scene: Scene, *, is_torchs: bool) -> None:
     trace = read(scene)
     step = "train.py:12:main > torch/optim/optimizer.py:517:wrapper > torch/optim/adam.py:247:Adam.step"
     forward = "train.py:9:main > torch/nn/modules/module.py:1:Module._wrapped_call_impl"
     host = measure_host(host_profile((40, step), (60, forward)))
     (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
-    assert finding.evidence.line == line
-    assert ("392 µs of it within the optimizer, which is torch's own code" in finding.evidence.text) is bool(line)
-    assert finding.fix == (NO_REMEDY_KNOWN if finding.evidence.line == 9 else CODE_NOT_SEEN)
+    assert ("392 µs of it within the optimizer, which is torch's own code" in finding.evidence.text) is is_torchs
+    assert finding.fix == CODE_NOT_SEEN

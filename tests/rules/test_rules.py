@@ -313,10 +313,10 @@ def test_a_wait_that_guards_a_copy_in_flight_does_not_go() -> None:
     assert {finding.rule.id for finding in findings if finding.rule.family == "waits"} == {"PIN216"}
     (guard,) = (finding for finding in findings if finding.rule.id == "PIN216")
     assert guard.saving is None
-    assert guard.title == "`torch.cuda.synchronize()` guards a copy in flight"
+    assert guard.title == "`synchronize()` guards a copy in flight"
     assert guard.most_ns
     assert worth(guard, measured_of(guarding(READBACK))).startswith("saves at most ")
-    assert "it awaits 1 DtoH copy of pinned memory per step in flight" in guard.evidence.text
+    assert "it awaits DtoH copies of pinned memory in flight" in guard.evidence.text
     assert guard.fix.startswith("Do not remove it: record an event after the copy")
 
 
@@ -456,10 +456,7 @@ def test_a_blocking_copy_has_one_finding_and_that_is_about_pinning_only_where_th
             None,
             "PIN104",
             "Add pin_memory=True to the DataLoader, or, if it has that, a method",
-            (
-                "; the trace does not show whether the DataLoader has pin_memory=True: if so, the class of the "
-                "batches has no method pin_memory() (PIN105)"
-            ),
+            "; the trace does not show whether the DataLoader has pin_memory=True",
         ),
     ],
 )
@@ -587,21 +584,21 @@ def test_copies_that_become_pinned_take_as_long_as_on_the_machine() -> None:
 @pytest.mark.parametrize(
     ("pinned_gbps", "sizes", "said"),
     [
-        ((4, 10, 30), (1_000_000,), "pinned memory pays from 4.00 KiB on, and these copies have 977 KiB"),
+        ((4, 10, 30), (1_000_000,), "pinned memory pays from 4.00 KiB on, which 4 of these 4 copies have"),
         (
             (4, 10, 30),
             (4096, 1 << 20),
-            "pinned memory pays from 4.00 KiB on, and these copies have 4.00 KiB to 1.00 MiB",
+            "pinned memory pays from 4.00 KiB on, which 8 of these 8 copies have",
         ),
         (
             (1, 2, 30),
             (4096, 65536),
-            "pinned memory pays only from 1.00 MiB on, but these copies have 4.00 KiB to 64.0 KiB",
+            "pinned memory pays from 1.00 MiB on, which 0 of these 8 copies have",
         ),
         (
             (1, 2, 30),
             (4096, 65536, 1 << 20),
-            "pinned memory pays only from 1.00 MiB on: these copies have 4.00 KiB to 1.00 MiB, and 4 of 12 reach that",
+            "pinned memory pays from 1.00 MiB on, which 4 of these 12 copies have",
         ),
         ((1, 2, 2), (4096,), "copies to the GPU are no faster from pinned memory"),
     ],

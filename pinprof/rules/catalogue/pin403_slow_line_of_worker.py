@@ -1,9 +1,7 @@
-from math import ceil
-
 from pinprof.analyses.host_samples import CalledLine, measure_host
-from pinprof.ground.units import counted, duration, percent
+from pinprof.ground.units import duration, percent
 from pinprof.replay.bound import feed_of
-from pinprof.rules.loading import ready_before_pinning_ns, workers_of
+from pinprof.rules.loading import ready_before_pinning_ns
 from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import at
 
@@ -39,33 +37,16 @@ def _slow_line(details: Details, profile: Profile) -> Found:
     named = ", ".join(f"{percent(share)} of it{_line_code(line)}" for line, share in lines[:MAX_WORKER_LINES])
     yield Evidence(
         cost,
-        f"a worker makes a batch in {duration(batch)}: {named}{_enough(details, batch, step - wait)}",
+        f"a worker makes a batch in {duration(batch)}: {named}",
         *lines[0][0].place,
         at_most=without,
     )
 
 
 def _line_code(line: CalledLine) -> str:
-    package, names = "", line.parts[:1]
-    if line.libraries:
-        call, count = line.libraries[0]
-        if count > MIN_SHARE_OF_LINE * line.count:
-            package, names = call.package, ((" → ".join(call.names), count),)
-    called = [name for name, count in names if count > MIN_SHARE_OF_LINE * line.count]
-    words = " ".join((package, *called)).strip()
-    return f"{at(line.place)}{f' in {words}' if words else ''}"
-
-
-def _enough(details: Details, batch_ns: float, left_ns: float) -> str:
-    """Return how many workers make a batch for each step; `left_ns` is the step that waits for none."""
-    workers = workers_of(details)
-    if workers is None or not workers.now or left_ns <= 0:
-        return ""
-    enough = ceil(batch_ns / left_ns)
-    if enough <= workers.now:
-        return ""
-    few = "" if enough < workers.cpus else f", more than its {counted(workers.cpus, 'core')} carry"
-    return f"; {counted(enough, 'worker')} would keep up with a step of {duration(left_ns)}, now {workers.now}{few}"
+    call, count = line.libraries[0] if line.libraries else (None, 0)
+    called = f" in {call.package} {' → '.join(call.names)}" if call and count > MIN_SHARE_OF_LINE * line.count else ""
+    return f"{at(line.place)}{called}"
 
 
 RULE = Rule(

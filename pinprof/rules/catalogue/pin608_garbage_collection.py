@@ -18,10 +18,8 @@ MIN_COLLECTIONS = 2
 
 
 def _collecting(details: Details, profile: Profile) -> Found:
-    """Look for steps in which Python's garbage collector takes long: called as recorded, or noted by `pinprof run`."""
-    called = _called(details, profile)
-    noted = None if called else _noted(details, profile)
-    yield from (evidence for evidence in (called, noted) if evidence)
+    if evidence := _called(details, profile) or _noted(details, profile):
+        yield evidence
 
 
 def _called(details: Details, profile: Profile) -> Evidence | None:
@@ -91,11 +89,8 @@ def _ranks(details: Details) -> str:
 
 
 def _words(runs: Collections, steps: int) -> str:
-    longest = f", at most {duration(runs.longest_ns)}" if runs.count > 1 else ""
-    return (
-        f"generation {runs.generation} {counted(runs.count, 'time')} in {counted(steps, 'step')}, "
-        f"{duration(runs.ns / runs.count)} each{longest}"
-    )
+    times = f"{counted(runs.count, 'time')} in {counted(steps, 'step')}"
+    return f"generation {runs.generation} {times}, {duration(runs.ns / runs.count)} each"
 
 
 FIX_OF_CALLS = (

@@ -1,5 +1,5 @@
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -76,7 +76,7 @@ class _Pass(NamedTuple):
 def _reduced_early(details: Details, profile: Profile) -> Found:
     trace = details.trace
     updates = [list(passes) for _, passes in groupby(_passes(trace), key=lambda one: one.update)]
-    micro = [passes for passes in updates if len(passes) > 1 and _are_alike(trace, passes)]
+    micro = [passes for passes in updates if len(passes) > 1 and len({tuple(one.names(trace)) for one in passes}) == 1]
     if not profile.step_ns or 2 * len(micro) <= len(updates):
         return
     early = np.concatenate([one.rows for passes in micro for one in passes[:-1]])
@@ -92,10 +92,6 @@ def _reduced_early(details: Details, profile: Profile) -> Found:
         brief=f"{reduced}, which takes {duration(time)} {profile.steps.per} before the last",
         edits=Edits(removed_works=frozenset(early.tolist())),
     )
-
-
-def _are_alike(trace: Trace, passes: Sequence[_Pass]) -> bool:
-    return all(one.names(trace) == passes[0].names(trace) for one in passes)
 
 
 def _passes(trace: Trace) -> Iterator[_Pass]:
