@@ -28,7 +28,6 @@ waits, or loads the kernel."""
 MAX_LAUNCH_NAMES = 50
 """Ops, and modules, that are kept: those with most launches."""
 LONGEST_LAUNCH_NAME_CHARS = 200
-"""Characters of the name of an op that are kept."""
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,6 @@ WHY = {
     CPU_TAKEN: "the machine was busy there: other threads or programs had the CPU of the host's thread",
     SLOW_HOST: "the host takes longer there, and nothing that was recorded says why",
 }
-"""Reasons why a step is irregular."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from pinprof.trace.tables import NONE, PAGEABLE, Int32s, Int64s, Trace, rows_by
 Floats = npt.NDArray[np.float64]
 
 MIN_STEPS_WITH_SPREAD = 2
-"""The fewest steps that have a spread."""
 
 
 def sum_in_steps(trace: Trace, step: Int32s, weight: npt.NDArray[np.generic] | None = None) -> Floats:

@@ -86,7 +86,6 @@ class Edits:
 
 
 _ROW_FIELDS = tuple(field.name for field in fields(Edits) if field.default == frozenset())
-"""The fields of `Edits` that hold rows."""
 NO_EDITS = Edits()
 
 
@@ -107,7 +106,6 @@ COPY_LAUNCHES = 2.0
 """The call of an asynchronous copy of pinned memory takes this multiple of a kernel's launch: in 46 recordings 2.1 in
 the median, and 1.5 to 2.9 in eight of ten."""
 NO_TIMES = (0.0,) * len(replayed.FIELDS_BEFORE)
-"""No time of the host before a call."""
 
 
 class _EditedCalls:

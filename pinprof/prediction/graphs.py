@@ -197,7 +197,6 @@ DIVISION_OP, PER_STEP_COUNT, CAPTURABLE_OP = "aten::_foreach_div_", "aten::item"
 """Ops of torch's foreach Adam: it divides by the bias corrections, for which it reads each parameter's step count; if
 `capturable`, it computes them on the GPU."""
 READS_PER_PARAMETER: Final = 2
-"""How often it reads the step count of each parameter."""
 SMALL_KERNEL_NS: Final = 1_750.0
 """The time of a small elementwise kernel in a graph (1.0 to 1.5 us), with the gap before it (0.25 us)."""
 DIVISIONS_PER_PARAMETER, SMALL_OPS = 2, 10
@@ -234,7 +233,6 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
 
 
 GRAPH_LAUNCH_NS = 10_000.0
-"""The host's time for the launch of a graph."""
 GRAPH_LATENCY_NS = 10_000.0
 """The time from the launch of a graph to the start of its first kernel on an idle GPU."""
 GRAPH_GAP_NS = 250.0

@@ -240,7 +240,6 @@ USUAL_SCENARIOS = (
     ("a CUDA graph of the step, without waits", Scenario(drop_syncs=(ALL_WAITS,), drop_allocs=True, cuda_graph="step")),
     ("all of these", EVERYTHING),
 )
-"""Scenarios to try on any trace, by name."""
 
 
 def predict_usual(replay: Replay, given: Scenario) -> list[tuple[str, Prediction]]:

@@ -24,7 +24,6 @@ from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 
 MAX_NAMED_PLACES = 20
-"""Places that an error names, the costliest ones; the rest is counted."""
 ALL_WAITS = "all"
 """In place of a site: all waits that the code makes, except for allocations and those that must stay."""
 
@@ -149,8 +148,11 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
                 f"{traces}: {place} is at {listed(places, MAX_NAMED_PLACES, ' and ')}; name one of them in full"
             )
         else:
-            where = listed(_names_of_places(sites), MAX_NAMED_PLACES) or "no known place; use all"
-            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {where}")
+            waiting_at = listed(_names_of_places(sites), MAX_NAMED_PLACES)
+            known = (
+                f"it does at {waiting_at}" if waiting_at else "no place is known: record with pinprof run, or use all"
+            )
+            raise TraceError(f"{traces}: the host does not wait at {place}; {known}")
     return tuple(dict.fromkeys(chosen))
 
 

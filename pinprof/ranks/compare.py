@@ -26,7 +26,6 @@ from pinprof.trace.tables import NONE
 from pinprof.verdict.step_limits import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]
-"""A finding and its rank."""
 
 MIN_SKEW_SHARE = 0.05
 """A rank holds up the others if its step alone is longer by this share. Two runs of one program differ by 3 %, so ranks

@@ -16,7 +16,6 @@ BY_ORDER = "order"
 MAX_PAUSE_WITHIN_JOB_NS = 60 * 10**9
 """The longest pause between recordings of one job: its ranks record the same steps, and their clocks hardly differ."""
 MAX_RANKS_NAMED = 8
-"""The most runs or ranks that a remark names; further ones are counted."""
 
 
 class JobRun(NamedTuple):

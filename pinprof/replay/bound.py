@@ -68,7 +68,6 @@ BOUND_WORDS = {
     BOUND_BY_INPUT: "the input sets the pace: the GPU waits for the next batch",
     BOUND_BY_COLLECTIVES: "collectives set the pace: the GPU runs them, or waits in them for other ranks",
 }
-"""What sets the pace of a step, in words."""
 GPU_BOUND_SHARE = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
 COLLECTIVES_SHARE_OF_STEP = 0.5

@@ -73,7 +73,6 @@ def range_of(values: Floats) -> RangeNs:
 
 
 SURE_RANGE_SHARE = 0.1
-"""An estimate is sure if its range is at most this share of it."""
 
 
 @dataclass(frozen=True)

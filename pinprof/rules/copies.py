@@ -28,19 +28,16 @@ WHY_PAGEABLE = {
     True: "the DataLoader has pin_memory=True, but this memory is not pinned",
     None: "the trace does not show whether the DataLoader has pin_memory=True",
 }
-"""Why batches are pageable, by whether the DataLoader pins."""
 PIN_OR_HAVE_PINNED = (
     "Add pin_memory=True to the DataLoader, or, if it has that, a method pin_memory() to the class of the batches "
     "(PIN105); then non_blocking=True to the copies."
 )
-"""What to do if the trace does not show whether the DataLoader pins."""
 SENT_UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
     "Pin it in this process, even if another one pins it before sending: it arrives in shared memory, unpinned. "
     "Allocate it once with pin_memory=True and refill it, each time after an event that shows that its last copy has "
     "ended; or let a DataLoader of this process pin it (pin_memory=True)."
 )
-"""What to do in a process that multiprocessing started."""
 
 
 def of_places(
@@ -183,7 +180,6 @@ def many_small(details: Details, profile: Profile) -> Iterator[Copies]:
 
 
 MAX_OPS_NAMED = 3
-"""Ops that a sentence on copies in flight names."""
 WORDS_OF_TOUCH = {
     "read": ("to pinned host memory", ("runs", "run"), "reads the memory, it reads old values"),
     "written": (

@@ -26,7 +26,6 @@ COMPILED_SHARE = 0.1
 library kernels. Chosen on traces of compiled programs (0.11 to 0.95: vLLM, xDiT, a looping transformer) and of vLLM
 without compiling (0.001); a compiled loss or optimizer alone launches less."""
 CALL_OF_COLLECT = re.compile(r"<built-in (?:function collect>|method collect of module )")
-"""How Python names gc.collect()."""
 MORE_PER_LAUNCH = "Or give the GPU more to do per launch: a larger batch."
 FIX_OF_SERVER = (
     "Let the server launch CUDA graphs for batches of these sizes: vLLM without --enforce-eager, and with the sizes in "

@@ -27,7 +27,6 @@ from pinprof.trace.threads import optimizer_marks
 MAX_OPS_OF_REPETITION = 40
 """A repetition of more ops that launch work is a model or a step, not the body of a small loop."""
 MIN_REPEATS_IN_PASS: Final = {FORWARD: 8, BACKWARD: 5}
-"""The least repetitions of a loop within a pass."""
 MIN_SHARE_IN_BACKWARD, REPEATS_WITHOUT_ADD = 0.9, 2
 """The backward pass of a loop repeats at least this share of its repetitions, but for the first: these add to no
 gradient."""
@@ -66,9 +65,7 @@ ZERO_OP, COPY_INTO = "aten::zero_", "aten::copy_"
 NORM_OPS: Final = aten("norm linalg_vector_norm")
 GATHER_OPS: Final = aten("index gather index_select take take_along_dim")
 OPS_TAKING_PARTS: Final = aten("select slice narrow index index_select unsqueeze")
-"""Ops that take a part of a batch."""
 JOINING_OPS: Final = aten("stack cat")
-"""Ops that put what a loop has made together."""
 MAX_OPS_BEFORE_JOIN = 3
 """A join comes at most this many ops after its loop."""
 OPS_OF_CHAINS: Final = aten("scaled_dot_product_attention bmm tanh")

@@ -73,10 +73,8 @@ class Evidence(Placed):
 
 
 NEGLIGIBLE_SHARE_OF_STEP = 0.001
-"""A cost below this share of the step is not worth a line."""
 
 Member = TypeVar("Member")
-"""What is known of one site."""
 
 
 def as_one(
@@ -281,7 +279,6 @@ class Finding:
 
 
 MAX_FINDINGS_IN_REPR = 3
-"""Findings that a repr names."""
 
 
 def _saves(saving: Saving | None) -> str:

@@ -20,9 +20,7 @@ MAX_REPLAYS = 20
 MIN_SAVING_SHARE_OF_STEP = 0.02
 """A fix that saves at most this share of the step is not worth a finding."""
 NO_SAVING_SHARE_OF_STEP = 0.002
-"""A saving below this share of the step counts as none."""
 MIN_FURTHER_SHARE_OF_STEP = 0.01
-"""A further change is named if it saves at least this share of the step."""
 MIN_SHARE_BEFORE_WHOLE_STEP = 0.1
 """A change of a line comes before one of the whole step if it saves at least this share."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))

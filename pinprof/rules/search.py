@@ -31,7 +31,6 @@ RULES: tuple[Rule, ...] = tuple(
 """By number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the host's
 launches, 7xx the GPU's own time."""
 RULE_OF_GUARDS = next(rule for rule in RULES if rule.guards).id
-"""The rule for waits that guard a copy."""
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 """The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
 launch queue and the profiler's own have none."""

@@ -110,9 +110,7 @@ def copies_by_place(details: Details, chosen: Bools, steps: int, per: str) -> It
 
 
 LONGEST_NAMED_CHARS = 200
-"""Characters of a name within a sentence."""
 MAX_THINGS_NAMED = 4
-"""Things of one kind that a sentence names."""
 
 
 def at(place: Place) -> str:

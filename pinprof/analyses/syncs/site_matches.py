@@ -11,7 +11,6 @@ GONE_SHARE = 0.5
 third step, another place or another case makes it."""
 
 SiteCount = tuple[Site, float]
-"""A site, and its waits per step."""
 
 
 @dataclass(frozen=True)

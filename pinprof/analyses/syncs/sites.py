@@ -32,7 +32,6 @@ from pinprof.trace.tables import DIRECTIONS, DTOH, NONE, Bools, Int32s, Int64s, 
 SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, str | None]
 """Cause, file, function and op; file and function of the library."""
 Member = TypeVar("Member")
-"""Anything that belongs to a site."""
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,9 @@ number."""
 UNEXPLAINED_MULTIPLE = 3.0
 """Such a step takes more than this multiple of the usual one: on a busy machine, twice the usual length is common."""
 MIN_GAPS_OF_PERIOD = 2
-"""A period needs at least this many gaps."""
 USUAL_GAP_SHARE = 0.8
 """In a period, at least this share of the gaps has the usual length, and the other gaps are multiples of it."""
 QUICK_INPUT_PERCENTILE = 25
-"""Percentile of a step's time in a DataLoader."""
 
 
 @dataclass(frozen=True)

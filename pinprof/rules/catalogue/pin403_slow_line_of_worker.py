@@ -8,9 +8,7 @@ from pinprof.rules.sums import at
 MIN_WORKER_SAMPLES = 30
 """Fewer samples do not tell one line from another."""
 MIN_LINE_SHARE_OF_BATCH = 0.1
-"""A line that takes a smaller share of a batch is not named."""
 MAX_WORKER_LINES = 3
-"""Lines that a sentence names."""
 MIN_SHARE_OF_LINE = 0.5
 """A line is said to call a function that takes more of its samples. Workers are late if a step waits for them for a
 larger share of its time: to receive a batch takes less."""

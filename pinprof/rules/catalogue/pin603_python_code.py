@@ -21,11 +21,9 @@ from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL
 from pinprof.trace.spans.phases import torch_times
 
 MIN_PYTHON_SHARE_OF_STEP = 0.1
-"""Python, or a pause, that takes a smaller share of the step is not worth a finding."""
 SHARE_NAMED_ALONE = 0.5
 """A place that takes a larger share is named alone."""
 MIN_SHARE_NAMED = 0.05
-"""A place that takes a smaller share is not named."""
 MIN_SHARE_ADVISED = 0.2
 """To change a place that takes a smaller share of the pauses would not save what the finding says."""
 PACK_COPIES = "Pack the many small copies into one, which also spares the loop around them (PIN106)."

@@ -9,7 +9,6 @@ FIX_OF_WRITES = (
     "Write the values on the GPU if only the GPU needs them, or fill another buffer in a DataLoader's worker. A buffer "
     "that each step fills in place, such as the source of a copy, cannot be filled once before the loop."
 )
-"""What to do about an op that writes in place."""
 
 
 def _on_the_host(details: Details, profile: Profile) -> Found:

@@ -9,9 +9,7 @@ from pinprof.trace.spans.one_time_work import ThreadTimes, capture_times, compil
 from pinprof.trace.tables import NONE, Bools, Trace
 
 MIN_COMPILING_SHARE = 0.02
-"""Compiling that takes a smaller share of the step is not worth a finding."""
 MAX_GUARDS_NAMED = 3
-"""Guards that a sentence names."""
 COMMENT_OF_GUARD = re.compile(r"(?<!\s)\s+# ")
 """Begins the source line that torch adds to a guard."""
 

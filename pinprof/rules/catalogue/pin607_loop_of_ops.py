@@ -14,9 +14,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.tables import Trace
 
 MIN_LOOP_SHARE_OF_STEP = 0.01
-"""Loops that cost a smaller share of the step are not worth a finding."""
 MAX_OPS_OF_LOOP_NAMED = 6
-"""Ops of a repetition that a sentence names."""
 LONG_KERNEL_NS = 20_000.0
 """If half of the kernels of a loop take longer, the GPU has enough to do."""
 SHORT_KERNEL_NS = 2_500.0

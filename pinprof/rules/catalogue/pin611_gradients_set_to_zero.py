@@ -13,7 +13,6 @@ ZEROING_OPS = frozenset({"aten::zero_", "aten::_foreach_zero_"})
 ACCUMULATING_NODES = frozenset({"torch::autograd::AccumulateGrad", TO_WEIGHT})
 ENGINE_PREFIX = "autograd::engine::"
 MIN_OPS_SHARE_OF_STEP = 0.02
-"""Zeros that take a smaller share of the step are not worth a finding."""
 
 
 def _zeros(details: Details, profile: Profile) -> Found:

@@ -12,7 +12,6 @@ from pinprof.trace.spans.one_time_work import REGION_PREFIX
 from pinprof.trace.tables import Trace
 
 MAX_BREAKS_NAMED = 4
-"""Places that a sentence names."""
 
 
 def _breaks(details: Details, profile: Profile) -> Found:

@@ -10,7 +10,6 @@ from pinprof.trace.vendors import FULL_FLOAT32, HALF, OF_CONVOLUTION, TF32
 MAJOR_WITH_TF32 = 8
 """The least major compute capability of GPUs with TF32."""
 LONGEST_KERNEL_CHARS = 60
-"""Characters of a kernel's name in a sentence."""
 DEFAULT_OF_TF32 = {
     "matrix products": "torch has TF32 off for these by default",
     "convolutions": "torch has TF32 on for these by default, so the program turned it off",

@@ -7,9 +7,7 @@ from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.vendors import LAYOUT_CHANGE
 
 SHORT_KERNEL_NAME = re.compile(r"\b(\w+)[<(]")
-"""The name of a kernel without what is around it."""
 MAX_KERNELS_NAMED = 3
-"""Kernels that a sentence names."""
 
 
 def _layouts(details: Details, profile: Profile) -> Found:
