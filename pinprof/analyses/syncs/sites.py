@@ -13,16 +13,7 @@ from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.removal import group_sites, guarded_copies, in_limiter, verdict_on
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.ground.intervals import distinct
-from pinprof.trace.callers import (
-    call_path,
-    call_places,
-    calling_function,
-    library_function,
-    library_place,
-    outermost_op,
-    stack_of,
-    user_calls,
-)
+from pinprof.trace import callers
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, Placed, SourceLine
 from pinprof.trace.links import follow
@@ -208,7 +199,7 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     """
     stalls = measure_stalls(trace)
     recorded = lines_of_waits(trace, stalls)
-    places = call_places(trace, stalls.call, sources or Sources(trace.path))
+    places = callers.call_places(trace, stalls.call, sources or Sources(trace.path))
     looked_up = (place if place and place.line is not None else None for place in places)
     lines = [line or other for line, other in zip(recorded, looked_up, strict=True)]
     cause = name_causes(trace, stalls, lines)
@@ -248,12 +239,12 @@ class _Around(NamedTuple):
 
 
 def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Around:
-    innermost = calling_function(trace, call)
+    innermost = callers.calling_function(trace, call)
     return _Around(
         lines,
-        _libraries(trace, lines, library_function(trace, innermost)),
-        outermost_op(trace, call),
-        user_calls(trace, call).function,
+        _libraries(trace, lines, callers.library_function(trace, innermost)),
+        callers.outermost_op(trace, call),
+        callers.user_calls(trace, call).function,
         innermost,
         in_limiter(trace, call),
     )
@@ -261,8 +252,8 @@ def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Arou
 
 def _libraries(trace: Trace, lines: list[SourceLine | None], functions: Int32s) -> list[Place | None]:
     """Return per stall the place in a library: by the stack of its line, otherwise by its Python function."""
-    of_function = cache(library_place)
-    of_line = cache(lambda line: call_path(line.stack, line.place, certain=line.line is not None).library)
+    of_function = cache(callers.library_place)
+    of_line = cache(lambda line: callers.call_path(line.stack, line.place, certain=line.line is not None).library)
     names = [trace.functions.name_of(row) if row != NONE else "" for row in functions.tolist()]
     return [
         of_line(line) if line and line.stack else of_function(name) for line, name in zip(lines, names, strict=True)
@@ -304,7 +295,7 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
     named = frame(trace.functions.name_of(function)) if function != NONE and not line else None
     at = line.place if line else Place(named.file, None, named.function) if named else Place()
     recorded = line.stack if line else ()
-    stack = recorded or stack_of(trace, int(around.innermost[longest]))
+    stack = recorded or callers.stack_of(trace, int(around.innermost[longest]))
     has_library = cause not in HELD_UP_LAUNCHES and not stalls.profiler[longest]
     library = around.library[longest] if has_library else None
     idle = members[stalls.idle_ns[members] > 0]
@@ -320,7 +311,7 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
         thread=trace.threads[trace.calls.thread[call]].role,
         verdict=verdict_on(trace, stalls, members, cause, stack, around.limited),
         library=library,
-        path=call_path(stack, at, certain=bool(recorded)).path if library else (),
+        path=callers.call_path(stack, at, certain=bool(recorded)).path if library else (),
         total=_cost(stalls, members),
         in_steps=_cost(stalls, members[in_step[members]]),
     )
