@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,8 +19,8 @@ IN_PROCESS_LOADER = re.compile(re.escape(LOADER_PREFIX) + ".*SingleProcess", re.
 
 
 @dataclass(frozen=True)
-class LoaderSums:
-    """How long the main thread waits for the next batch; times in ns."""
+class LoaderWaits:
+    """The waits of the main thread for the next batch; times in ns."""
 
     waits: int
     wait_ns: int
@@ -37,6 +37,7 @@ class LoaderSums:
     """
     in_process: bool
     """Whether the main process makes the batches itself (`num_workers=0`)."""
+    times: Intervals
 
     @property
     def by_workers(self) -> bool:
@@ -52,18 +53,6 @@ class LoaderSums:
     def shares_unpinned(self) -> bool:
         """Whether workers share these batches, so that who copies one also unmaps it."""
         return self.by_workers and self.has_unpinned
-
-
-@dataclass(frozen=True)
-class LoaderWaits(LoaderSums):
-    """The waits of the main thread for the next batch."""
-
-    times: Intervals
-
-    @property
-    def sums(self) -> LoaderSums:
-        """The same without the time of each wait."""
-        return LoaderSums(**{field.name: getattr(self, field.name) for field in fields(LoaderSums)})
 
 
 def measure_loader(trace: Trace) -> LoaderWaits:

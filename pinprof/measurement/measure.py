@@ -98,7 +98,7 @@ class _Sums:
             ),
             exposed=tuple(self.exposed(*row) for row in overlap.by_reason),
             sites=tuple(map(self.site, details.syncs.sites)),
-            loader=details.loader.sums,
+            loader=details.loader,
             communication=details.communication,
             per_step=self.per_step(),
             mean_steps=_unless(

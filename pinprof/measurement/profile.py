@@ -9,7 +9,7 @@ from pinprof.analyses.copies import Copied, Hidden
 from pinprof.analyses.host_samples import HostSums
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import Launches, Pause, SlowLaunches
-from pinprof.analyses.loader import LoaderSums
+from pinprof.analyses.loader import LoaderWaits
 from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.step_parts import Communication, MeanStep
@@ -114,7 +114,7 @@ class Profile:
     """By reason, the longest first."""
     sites: tuple[WaitSite, ...]
     """Where the host waits, the longest idle time first."""
-    loader: LoaderSums
+    loader: LoaderWaits
     communication: Communication
     per_step: Mapping[str, KnownOrWithheld[float | None]]
     """Sums over the complete steps, divided by their number, by the name of the figure: `TraceFigure.of` returns them.
