@@ -90,7 +90,8 @@ def _ranks(details: Details) -> str:
 
 def _words(runs: Collections, steps: int) -> str:
     times = f"{counted(runs.count, 'time')} in {counted(steps, 'step')}"
-    return f"generation {runs.generation} {times}, {duration(runs.ns / runs.count)} each"
+    each, longest = duration(runs.ns / runs.count), duration(runs.longest_ns)
+    return f"generation {runs.generation} {times}, {each} each, at most {longest}"
 
 
 FIX_OF_CALLS = (
