@@ -28,7 +28,6 @@ OPTIMIZERS = "torch/optim/"
 """Files whose frames show the phase of a step: those of the backward pass, of a call of a module, and of optimizers."""
 FUNCTIONS_WITHOUT_LAUNCH = frozenset({"_init_group", "is_available"})
 """Functions of torch, whatever phase they are in, that only collect or ask: they launch nothing."""
-SAMPLED_PHASES = ("backward", "forward", "optimizer")
 ONE_WAY = 0.9
 """If one function has this share of the samples, the stacks have not parted yet: look at what it calls."""
 

@@ -20,7 +20,6 @@ from pinprof.trace.tables import NONE, Int64s, Trace
 
 MAIN_SHARE_OF_CALLER: Final = 0.5
 """A function that takes a larger share of its caller's time than this is where the time goes."""
-MIN_SHARE_OF_LIBRARY: Final = 0.1
 PROFILERS: Final = ("torch/profiler/", *OWN_FILES)
 """Files of profilers: without a profiler the step does not have their time."""
 WRAPPER_FUNCTIONS: Final = frozenset(
