@@ -15,7 +15,7 @@ from pinprof.analyses.serving import ServingPhase, measure_serving
 from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
 from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, measure_steps, without_irregular
 from pinprof.analyses.syncs.sites import Syncs, measure_syncs
-from pinprof.analyses.whole_run.ledger import UNEXPLAINED, Irregular, WholeRun, sum_up_run
+from pinprof.analyses.whole_run import UNEXPLAINED, Irregular, WholeRun, sum_up_run
 from pinprof.trace.callers import call_places
 from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources

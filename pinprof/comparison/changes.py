@@ -8,8 +8,7 @@ from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from pinprof.analyses.syncs.site_matches import Match, SiteCount, match_sites
-from pinprof.analyses.syncs.sites import Site
+from pinprof.analyses.syncs.sites import Match, Site, SiteCount, match_sites
 from pinprof.comparison.figures import ComparedFigure, Side, Value
 from pinprof.document import Bytes, doc
 from pinprof.documents.fields import Direction, Memory

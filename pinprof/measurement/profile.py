@@ -15,7 +15,7 @@ from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs.sites import BareSite, Stalled, WaitCost
-from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
+from pinprof.analyses.whole_run import Irregular, WholeRun
 from pinprof.ground.units import duration, one_line
 from pinprof.measurement.trust.doubt import Doubt, Known, KnownOrWithheld, WithheldKinds, given
 from pinprof.replay import StepEstimate

@@ -11,8 +11,7 @@ import numpy as np
 
 from pinprof.analyses.by_name.kernels import SAME_KERNELS_SHARE, kernels_alike
 from pinprof.analyses.syncs.causes import BLOCKING_COPY_CAUSES, WAITS_FOR_COPIES_TO_GPU
-from pinprof.analyses.syncs.site_matches import GONE_SHARE, SiteCount, match_sites
-from pinprof.analyses.syncs.sites import Site
+from pinprof.analyses.syncs.sites import GONE_SHARE, Site, SiteCount, match_sites
 from pinprof.details import Details
 from pinprof.ground.errors import TraceError
 from pinprof.ground.intervals import Intervals, covered

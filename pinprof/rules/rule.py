@@ -52,8 +52,6 @@ class Evidence(Placed):
     """What the fix makes possible."""
     figures: str = ""
     """The numbers alone, which follow the place in a list of sites."""
-    brief: str = ""
-    """The sentence in one line for the short report, if `text` takes several."""
     sites: "tuple[Evidence, ...]" = ()
     """The evidence at each site, the costliest first, if one fix is for several sites. The other fields are then of all
     sites together; the place is that of the costliest site with a line."""

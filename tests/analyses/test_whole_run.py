@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.whole_run.ledger import Expected, WholeRun, next_irregular_work, sum_up_run
-from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
+from pinprof.analyses.whole_run import (
+    Expected,
+    RegularStep,
+    WholeRun,
+    next_irregular_work,
+    sum_up_run,
+    timed_regular_step,
+)
 from pinprof.trace.lines import Place
 from pinprof.trace.metadata.run_log import (
     CAPTURE,

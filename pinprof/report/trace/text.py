@@ -257,7 +257,7 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
     """Yield the place of a finding with its line of code, as far as they are known."""
     at = finding.evidence.place
     named = printable(str(at)) if at.line is not None else printable(place(at))
-    of_kernels = finding.rule.family == "gpu" and not finding.evidence.brief
+    of_kernels = finding.rule.family == "gpu"
     if not named and of_kernels and finding.most_ns is None:
         return  # what its title says, and the name of a kernel
     if not named:
@@ -279,8 +279,6 @@ def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[Renderabl
 
 def _evidence(finding: Finding) -> str:
     """Return the evidence of a finding without a place, in a line or two."""
-    if finding.evidence.brief:
-        return printable(finding.evidence.brief)
     first, *more = printable(finding.evidence.text).split("; ")
     both = "; ".join((first, *more[:1]))
     if len(both) <= MAX_EVIDENCE_CHARS:

@@ -23,12 +23,11 @@ def _small_kernels(details: Details, profile: Profile) -> Found:
     is_the_same = all(blocker.per_step for blocker in capture.blockers)  # in each step: no graph holds what changes
     phases = ", ".join(f"{phase.name} {how_many(phase.launches)}" for phase in launches.phases)
     count, each = f"{how_many(launches.per_step)} launches {profile.steps.per}", f"one per {duration(launches.host_ns)}"
-    short = f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
     yield Evidence(
         late,
-        f"{count} ({phases}), {each} of host time, {short}; the GPU is idle for {duration(late)} because the next "
-        f"launch comes late{forbidden}",
-        brief=f"{count}, {each}, {short}",
+        f"{count} ({phases}), {each} of host time, as traced; half of the kernels take less than "
+        f"{duration(launches.median_kernel_ns)}; the GPU is idle for {duration(late)} because the next launch comes "
+        f"late{forbidden}",
         edits=graphs if is_the_same else NO_EDITS,
         at_most=NO_EDITS if is_the_same else graphs,
         fix=how_to_launch(details, capture.blockers),

@@ -25,14 +25,10 @@ def _optimizer(details: Details, profile: Profile) -> Found:
     if launches < MIN_OPTIMIZER_LAUNCHES or (not late and spared < MIN_FUSED_SHARE_OF_STEP * (profile.step_ns or 0.0)):
         return
     less = f", and {duration(spared)} less in a fused optimizer" if spared else ""
-    launched = (
-        f"the optimizer makes {how_many(launches)} launches {profile.steps.per}, for which the host takes "
-        f"{duration(host_ns)} as traced"
-    )
     yield Evidence(
         max(min(host_ns, late), spared),
-        f"{launched}; their kernels run for {duration(phase.kernel_ns * share)}{less}",
-        brief=launched,
+        f"the optimizer makes {how_many(launches)} launches {profile.steps.per}, for which the host takes "
+        f"{duration(host_ns)} as traced; their kernels run for {duration(phase.kernel_ns * share)}{less}",
         edits=Edits(fused=calls),
     )
 

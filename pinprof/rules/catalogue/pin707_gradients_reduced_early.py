@@ -89,7 +89,6 @@ def _reduced_early(details: Details, profile: Profile) -> Found:
         f"are read only after the last pass. The collectives of the passes before take {duration(time)} "
         f"{profile.steps.per}, waiting included",
         *usual_place(trace, trace.links.launch[early].astype(np.int64), details.sources),
-        brief=f"{reduced}, which takes {duration(time)} {profile.steps.per} before the last",
         edits=Edits(removed_works=frozenset(early.tolist())),
     )
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from pinprof.analyses.whole_run.ledger import LedgerRow, WholeRun
-from pinprof.analyses.whole_run.regular_step import Runs
+from pinprof.analyses.whole_run import LedgerRow, Runs, WholeRun
 from pinprof.ground.units import between, counted, duration, listed, percent
 from pinprof.report.trace.step import MIN_DRAWN_SHARE
 from pinprof.report.view import Fact, Section
