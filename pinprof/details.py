@@ -29,12 +29,9 @@ class Details:
     A `Profile` has the sums, and withholds those that the recording cannot show.
     """
 
-    trace: Trace
-    """Its irregular steps count as not complete."""
-    sources: Sources = field(repr=False)
-    """Where the lines of the program are looked up."""
-    irregular: tuple[IrregularStep, ...] = ()
-    """The steps that are unlike the others."""
+    trace: Trace  # its irregular steps count as not complete
+    sources: Sources = field(repr=False)  # where the lines of the program are looked up
+    irregular: tuple[IrregularStep, ...] = ()  # the steps that are unlike the others
 
     @cached_property
     def steps(self) -> StepTimes:

@@ -26,11 +26,9 @@ class Copied:
     """What was copied; the time counts each copy by itself, in ns."""
 
     count: int
-    bytes: int | None
-    """Of the copies with a recorded size; None if none has one."""
+    bytes: int | None  # of the copies with a recorded size; None if none has one
     time_ns: int
-    bandwidth_gbps: float | None
-    """Bytes per ns (10^9 bytes per second) over the copies whose size is recorded."""
+    bandwidth_gbps: float | None  # bytes per ns (10^9 bytes per second) over the copies whose size is recorded
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,7 @@ class CopyGroup:
 
     direction: str
     host_memory: str
-    unsized: int
-    """Copies whose size is not recorded."""
+    unsized: int  # copies whose size is not recorded
     copied: Copied
     hidden: Hidden
 
@@ -95,10 +92,8 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
 class Exposure:
     """Why no kernel hides a copy."""
 
-    label: str
-    """In short, for tables."""
-    sentence: str
-    """In the words that all reports share."""
+    label: str  # in short, for tables
+    sentence: str  # in the words that all reports share
 
 
 EXPOSURES: Final = {

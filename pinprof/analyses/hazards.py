@@ -18,8 +18,7 @@ VALUE_MAKING_OP = re.compile(
     r"aten::(rand|empty|zeros|ones|full|arange|linspace|eye|zero_|fill_|(normal|uniform|random)_$)"
 )
 """Names of ops that read no memory: they make values, or overwrite others."""
-IN_PLACE_OP = re.compile(r"aten::\w*[^\W_]_$")
-"""Names of ops that write in place: torch's end with one underscore."""
+IN_PLACE_OP = re.compile(r"aten::\w*[^\W_]_$")  # names of ops that write in place: torch's end with one underscore
 ALLOCATING_OP = re.compile(r"aten::(new_)?empty")
 """Names of ops that allocate memory: the next op writes to new memory, which no copy reads."""
 

@@ -19,8 +19,7 @@ is under a DataLoader, which loads or waits. A call in C counts to the code that
 the program."""
 CODE_KINDS: tuple[CodeKind, ...] = ("user", "torch", "library", "input")
 
-LOADER_FILE = "torch/utils/data/dataloader.py"
-"""All that is called from this file is input."""
+LOADER_FILE = "torch/utils/data/dataloader.py"  # all that is called from this file is input
 
 BACKWARD_IN = ("torch/autograd/__init__.py", "torch/_tensor.py")
 MODULE_FILE = "torch/nn/modules/module.py"
@@ -28,21 +27,17 @@ OPTIMIZERS = "torch/optim/"
 """Files whose frames show the phase of a step: those of the backward pass, of a call of a module, and of optimizers."""
 FUNCTIONS_WITHOUT_LAUNCH = frozenset({"_init_group", "is_available"})
 """Functions of torch, whatever phase they are in, that only collect or ask: they launch nothing."""
-ONE_WAY = 0.9
-"""If one function has this share of the samples, the stacks have not parted yet: look at what it calls."""
+ONE_WAY = 0.9  # if one function has this share of the samples, the stacks have not parted yet: look at what it calls
 
 LOCALS_MARK = "<locals>"
 """In the names of functions within functions: mostly wrappers, which are not what somebody calls."""
-IMPORT_FRAME = "<frozen importlib"
-"""The files of the machinery of imports begin like this."""
+IMPORT_FRAME = "<frozen importlib"  # the files of the machinery of imports begin like this
 
 FOR_WORKERS = ("multiprocessing/connection.py", "wait")
 """The function in which a DataLoader waits until a worker has a batch; unpacking a batch calls others."""
-MIN_SAMPLES_IN_LOADER = 20
-"""Fewer samples in a DataLoader do not divide its time."""
+MIN_SAMPLES_IN_LOADER = 20  # fewer samples in a DataLoader do not divide its time
 
-NORMAL_QUANTILE = 1.96
-"""Standard deviations of a normal distribution that hold 95 % of it."""
+NORMAL_QUANTILE = 1.96  # standard deviations of a normal distribution that hold 95 % of it
 
 
 class _Line(NamedTuple):
@@ -57,14 +52,11 @@ class HostPlace(Placed):
     """A line or a function, and how many samples it is in."""
 
     file: str
-    line: int | None
-    """None for a function, and where only that is certain."""
+    line: int | None  # None for a function, and where only that is certain
     function: str
     origin: CodeOrigin
-    own: int
-    """Samples in which it is the innermost Python code; calls in C that it makes count to it."""
-    total: int
-    """Samples in which it is in the stack."""
+    own: int  # samples in which it is the innermost Python code; calls in C that it makes count to it
+    total: int  # samples in which it is in the stack
 
 
 class LibraryCall(NamedTuple):
@@ -114,20 +106,14 @@ class CalledLine(Placed):
 class HostSums:
     """What the samples add up to; all figures count samples."""
 
-    samples: int
-    """All samples whose stacks are kept; the sums below divide them."""
-    folded: int
-    """Further samples, of stacks that are not kept."""
+    samples: int  # all samples whose stacks are kept; the sums below divide them
+    folded: int  # further samples, of stacks that are not kept
     steps: int
     interval_ms: float
-    kinds: tuple[tuple[CodeKind, int], ...]
-    """They add up to all samples, most first."""
-    called: tuple[CalledLine, ...]
-    """By the program's innermost line, most first; they add up to all samples."""
-    lines: tuple[HostPlace, ...]
-    """By line of any code, most of its own first."""
-    functions: tuple[HostPlace, ...]
-    """The same by function."""
+    kinds: tuple[tuple[CodeKind, int], ...]  # they add up to all samples, most first
+    called: tuple[CalledLine, ...]  # by the program's innermost line, most first; they add up to all samples
+    lines: tuple[HostPlace, ...]  # by line of any code, most of its own first
+    functions: tuple[HostPlace, ...]  # the same by function
 
     def share(self, count: float) -> float:
         """Return a number of samples as a share of the time."""

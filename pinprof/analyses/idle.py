@@ -19,16 +19,11 @@ class Idle:
     """The times in which one device is idle, a row each, and the facts that show their causes."""
 
     times: Intervals
-    queued: Bools
-    """Whether the next activity was launched before the idle time began, or waited during most of it."""
-    launched: Bools
-    """Whether the launch of the next activity is known."""
-    blocked: Bools
-    """Whether the host was blocked when the idle time began, or a wait of the host had just ended."""
-    input: Intervals
-    """When the host asked for a batch."""
-    communication: Intervals
-    """When the host was in a collective."""
+    queued: Bools  # whether the next activity was launched before the idle time began, or waited during most of it
+    launched: Bools  # whether the launch of the next activity is known
+    blocked: Bools  # whether the host was blocked when the idle time began, or a wait of the host had just ended
+    input: Intervals  # when the host asked for a batch
+    communication: Intervals  # when the host was in a collective
 
     def mostly(self, times: Intervals) -> Bools:
         """Return for each idle time whether most of it lies in `times`."""
@@ -110,13 +105,11 @@ class DeviceTime:
 
     device: int
     span_ns: int
-    busy_ns: int
-    """Union of kernels, copies and memsets."""
+    busy_ns: int  # union of kernels, copies and memsets
     kernel_ns: int
     memcpy_ns: int
     idle_ns: int
-    idle_by_cause: tuple[tuple[str, int], ...]
-    """(cause, ns), the longest first; they add up to `idle_ns`."""
+    idle_by_cause: tuple[tuple[str, int], ...]  # (cause, ns), the longest first; they add up to `idle_ns`
 
 
 @dataclass(frozen=True)
@@ -125,8 +118,7 @@ class IdleGaps:
 
     device: int
     times: Intervals
-    cause: Int64s
-    """Per gap: index into IDLE_CAUSES."""
+    cause: Int64s  # per gap: index into IDLE_CAUSES
 
 
 def idle_gaps(

@@ -32,12 +32,9 @@ WRAPPER_FUNCTIONS: Final = frozenset(
 class PausedCode:
     """What runs in the pauses of the complete steps; times in ns."""
 
-    total_ns: float
-    """The length of all pauses in which a Python function is open."""
-    outside_ns: float
-    """The part in calls into torch that run no op: no Python code runs there."""
-    places: tuple[PauseCode, ...]
-    """The rest by place, the longest first."""
+    total_ns: float  # the length of all pauses in which a Python function is open
+    outside_ns: float  # the part in calls into torch that run no op: no Python code runs there
+    places: tuple[PauseCode, ...]  # the rest by place, the longest first
 
 
 class _Tree(NamedTuple):
@@ -45,14 +42,10 @@ class _Tree(NamedTuple):
 
     parent: Int64s
     name: Int64s
-    row: Int64s
-    """One of its calls: a row of `Trace.functions`."""
-    own_ns: Int64s
-    """Time in pauses, without the functions that it calls."""
-    paused_ns: Int64s
-    """Time in pauses, with them."""
-    launches: Int64s
-    """How many calls launch work in it, and in the functions that it calls."""
+    row: Int64s  # one of its calls: a row of `Trace.functions`
+    own_ns: Int64s  # time in pauses, without the functions that it calls
+    paused_ns: Int64s  # time in pauses, with them
+    launches: Int64s  # how many calls launch work in it, and in the functions that it calls
 
 
 def code_in_pauses(trace: Trace, sources: Sources, pauses: Intervals) -> PausedCode | None:
@@ -118,14 +111,11 @@ def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | No
 class _Key(NamedTuple):
     """Identifies a place: the user's function, what it calls, and the library's functions and package."""
 
-    user: int
-    """A node, -1 for none."""
-    called: int
-    """The node that the user's function calls, -1 for itself."""
+    user: int  # a node, -1 for none
+    called: int  # the node that the user's function calls, -1 for itself
     library: tuple[str, ...]
     package: str
-    node: int = NONE
-    """The library's function; -1 where its time belongs to the function that calls it."""
+    node: int = NONE  # the library's function; -1 where its time belongs to the function that calls it
 
     @property
     def is_own_code(self) -> bool:

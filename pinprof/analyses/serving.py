@@ -32,10 +32,8 @@ class MarkedBatch(NamedTuple):
     """What a mark says of a batch."""
 
     phase: str
-    requests: int | None
-    """None where unknown, as `tokens`."""
-    tokens: int | None
-    """Those that its requests put in and that it makes."""
+    requests: int | None  # None where unknown, as `tokens`
+    tokens: int | None  # those that its requests put in and that it makes
 
 
 @dataclass(frozen=True)

@@ -44,16 +44,12 @@ class MeanStep:
     """
 
     device: int
-    compute_ns: float
-    """Kernels run, and no copy."""
+    compute_ns: float  # kernels run, and no copy
     both_ns: float
-    copy_ns: float
-    """Copies run, and no kernel: the exposed copy time."""
-    memset_ns: float
-    """Only memsets run."""
+    copy_ns: float  # copies run, and no kernel: the exposed copy time
+    memset_ns: float  # only memsets run
     idle_ns: float
-    collective_ns: float = 0.0
-    """The part of `compute_ns` in which no kernels run but those of collectives."""
+    collective_ns: float = 0.0  # the part of `compute_ns` in which no kernels run but those of collectives
 
     @property
     def work_ns(self) -> float:
@@ -171,12 +167,9 @@ class Communication:
     """Collectives of one rank in its complete steps; times in ns."""
 
     collectives: Collectives
-    steps_ns: Int64s
-    """When each step begins that was recorded whole."""
-    time_ns: int
-    """The time in which a kernel of a collective runs, waits for other ranks included."""
-    exposed_ns: int
-    """The part of it in which no other kernel runs on the device."""
+    steps_ns: Int64s  # when each step begins that was recorded whole
+    time_ns: int  # the time in which a kernel of a collective runs, waits for other ranks included
+    exposed_ns: int  # the part of it in which no other kernel runs on the device
 
 
 def measure_communication(trace: Trace) -> Communication:

@@ -134,12 +134,10 @@ WHY = {
 class IrregularStep:
     """An irregular step; times in ns."""
 
-    step: int
-    """Index into `Trace.steps`."""
+    step: int  # index into `Trace.steps`
     time_ns: int
     usual_ns: float
-    reason: str
-    """A key of `WHY`."""
+    reason: str  # a key of `WHY`
 
 
 def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) -> tuple[IrregularStep, ...]:

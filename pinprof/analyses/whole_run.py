@@ -85,17 +85,12 @@ def runs_of(step_ns: tuple[float, ...]) -> Runs | None:
 class NotedSteps(NamedTuple):
     """Steps of a run as pinprof noted them, in columns; times in ns."""
 
-    number: Series
-    """The index of each step among all steps of the run."""
+    number: Series  # the index of each step among all steps of the run
     time_ns: Series
-    input_ns: Series
-    """The part of each step in a DataLoader."""
-    epochs: Bools
-    """Whether an epoch begins in the step."""
-    noted: Bools
-    """Whether irregular work was noted in the step."""
-    filling: Bools
-    """Whether workers began the step's batch at the start of a DataLoader, ahead of need."""
+    input_ns: Series  # the part of each step in a DataLoader
+    epochs: Bools  # whether an epoch begins in the step
+    noted: Bools  # whether irregular work was noted in the step
+    filling: Bools  # whether workers began the step's batch at the start of a DataLoader, ahead of need
 
     def of(self, rows: Series) -> "NotedSteps":
         """Return only these steps."""
@@ -238,29 +233,21 @@ def _above_zero(mean: float, half: float) -> float:
 FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED = "first", "off_cpu", "recurring", "other"
 """Reasons besides the kinds of noted work: one of the first steps, a machine whose CPUs others had, what comes back
 regularly, and what nothing explains."""
-MIN_RECURRING_STEPS = 4
-"""Fewer longer steps may be evenly spaced by chance."""
-FIRST_STEPS = 10
-"""If one of the first ten steps is irregular for no other reason, the reason is cold caches: `first`."""
-MIN_SHARE_OF_EXCESS = 0.1
-"""A reason is not named if it makes up a smaller share of a step's excess."""
+MIN_RECURRING_STEPS = 4  # fewer longer steps may be evenly spaced by chance
+FIRST_STEPS = 10  # if one of the first ten steps is irregular for no other reason, the reason is cold caches: `first`
+MIN_SHARE_OF_EXCESS = 0.1  # a reason is not named if it makes up a smaller share of a step's excess
 
 
 @dataclass(frozen=True)
 class Irregular:
     """Steps that are irregular for one reason."""
 
-    reason: str
-    """`first`, `off_cpu`, `recurring`, `other` or a kind of noted work."""
+    reason: str  # `first`, `off_cpu`, `recurring`, `other` or a kind of noted work
     count: int
-    every: int | None
-    """After how many steps it comes back; None where it does not do so regularly."""
-    ns: int
-    """The time that it adds to these steps, in total."""
-    per_step_ns: float
-    """The same, divided by the number of all steps without the profiler."""
-    places: tuple[Place, ...]
-    """Where the program calls such work, as far as pinprof noted it."""
+    every: int | None  # after how many steps it comes back; None where it does not do so regularly
+    ns: int  # the time that it adds to these steps, in total
+    per_step_ns: float  # the same, divided by the number of all steps without the profiler
+    places: tuple[Place, ...]  # where the program calls such work, as far as pinprof noted it
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,12 +255,9 @@ class StepSplit:
     """The steps of a run, in columns."""
 
     profiled: Bools
-    regular: Bools
-    """Never a step under the profiler."""
-    input_ns: Series
-    """The time in a DataLoader, without `excess_ns`."""
-    excess_ns: Series
-    """By how much an irregular step is longer than the regular one; 0 for the others."""
+    regular: Bools  # never a step under the profiler
+    input_ns: Series  # the time in a DataLoader, without `excess_ns`
+    excess_ns: Series  # by how much an irregular step is longer than the regular one; 0 for the others
 
 
 def split_steps(log: RunLog, steps: NotedSteps) -> StepSplit:
@@ -308,10 +292,8 @@ class Expected(NamedTuple):
     """Irregular work that will come again."""
 
     reason: str
-    every: int
-    """The number of steps after which it comes back."""
-    ahead: int
-    """The number of steps before it comes next."""
+    every: int  # the number of steps after which it comes back
+    ahead: int  # the number of steps before it comes next
 
 
 def next_irregular_work(log: RunLog) -> Expected | None:
@@ -387,8 +369,7 @@ class LedgerRow:
 
     what: str
     ns: int
-    steps: int | None = None
-    """How many steps it is in; None for time outside of steps."""
+    steps: int | None = None  # how many steps it is in; None for time outside of steps
     places: tuple[Place, ...] = ()
 
 
@@ -396,17 +377,13 @@ class LedgerRow:
 class WholeRun:
     """A run in sums; the times of the ledger add up to `wall_ns`."""
 
-    regular: int
-    """The number of regular steps without the profiler, timed or not."""
+    regular: int  # the number of regular steps without the profiler, timed or not
     timed: RegularStep | None
-    irregular: tuple[Irregular, ...]
-    """The largest sum first."""
+    irregular: tuple[Irregular, ...]  # the largest sum first
     ledger: tuple[LedgerRow, ...]
     wall_ns: int
-    unavoidable: str | None
-    """Why the recording could not avoid expected irregular work; None if it could."""
-    runs: Runs | None = None
-    """The other runs of the program; None where it ran once."""
+    unavoidable: str | None  # why the recording could not avoid expected irregular work; None if it could
+    runs: Runs | None = None  # the other runs of the program; None where it ran once
 
 
 def sum_up_run(log: RunLog) -> WholeRun:

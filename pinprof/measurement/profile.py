@@ -21,8 +21,7 @@ from pinprof.measurement.trust.doubt import Doubt, Known, KnownOrWithheld, Withh
 from pinprof.replay import StepEstimate
 from pinprof.trace.metadata.info import Info
 
-TimesByCause = tuple[tuple[str, int], ...]
-"""(cause, ns), the longest first."""
+TimesByCause = tuple[tuple[str, int], ...]  # (cause, ns), the longest first
 
 
 @dataclass(frozen=True)
@@ -40,12 +39,10 @@ class CopySums:
 
     direction: str
     host_memory: str
-    unsized: int
-    """Copies whose size is not recorded."""
+    unsized: int  # copies whose size is not recorded
     copied: KnownOrWithheld[Copied]
     hidden: KnownOrWithheld[Hidden]
-    host_blocked_ns: KnownOrWithheld[int]
-    """How long the host was blocked in calls that made or awaited these copies."""
+    host_blocked_ns: KnownOrWithheld[int]  # how long the host was blocked in calls that made or awaited these copies
 
 
 @dataclass(frozen=True)
@@ -54,10 +51,8 @@ class OverlapSums:
 
     overlapped_ns: int
     exposed_ns: int
-    known_ns: int
-    """The copy time that the recording shows to be hidden or exposed: `Overlap.known_ns`."""
-    fraction: float | None
-    """The overlapped share of `known_ns`; None without copies."""
+    known_ns: int  # the copy time that the recording shows to be hidden or exposed: `Overlap.known_ns`
+    fraction: float | None  # the overlapped share of `known_ns`; None without copies
 
 
 @dataclass(frozen=True)
@@ -73,12 +68,9 @@ class ExposedSums:
 class WaitSite(BareSite):
     """Waits of one cause at one place, and what they cost."""
 
-    total: KnownOrWithheld[Stalled]
-    """In the whole trace."""
-    total_cost: KnownOrWithheld[WaitCost]
-    """The same with drain, own and idle time."""
-    in_steps: KnownOrWithheld[Stalled]
-    """In the complete steps together."""
+    total: KnownOrWithheld[Stalled]  # in the whole trace
+    total_cost: KnownOrWithheld[WaitCost]  # the same with drain, own and idle time
+    in_steps: KnownOrWithheld[Stalled]  # in the complete steps together
     in_steps_cost: KnownOrWithheld[WaitCost]
 
 
@@ -201,10 +193,8 @@ UNKNOWN_STEP = StepEstimate(None, "estimated", None)
 # How the step divides on the GPU that works most: the parts of a report's bar, and the basis of the verdict
 
 
-OUTSIDE_WORK = "outside"
-"""The cause of idle time before and after all GPU work of an only step: no launch shows more."""
-UNKNOWN_IDLE = ""
-"""The cause of idle time that is not in the trace."""
+OUTSIDE_WORK = "outside"  # the cause of idle time before and after all GPU work of an only step: no launch shows more
+UNKNOWN_IDLE = ""  # the cause of idle time that is not in the trace
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,11 @@ from pinprof.trace.tables import NONE, PAGEABLE
 class NotedPauses(NamedTuple):
     """Pauses of the host that were noted in the whole run; the recorded steps need not have any."""
 
-    ns: float
-    """The length of one pause."""
-    per_step: float
-    """How many there are per step, at most 1."""
+    ns: float  # the length of one pause
+    per_step: float  # how many there are per step, at most 1
 
 
-COPY_START_NS = 2_000.0
-"""A pinned copy takes this long in addition to the time for its bytes."""
+COPY_START_NS = 2_000.0  # a pinned copy takes this long in addition to the time for its bytes
 
 
 @dataclass(frozen=True)

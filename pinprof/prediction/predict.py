@@ -20,8 +20,7 @@ from pinprof.replay.replay import Paces
 from pinprof.replay.settings import WORLDS, RangeNs, middle, range_of
 from pinprof.trace import Trace, read_trace
 
-PACE_SHARE_OF_STEP = 0.95
-"""What takes this share of a step sets its pace."""
+PACE_SHARE_OF_STEP = 0.95  # what takes this share of a step sets its pace
 UNSURE_PINNING = 0.25
 """The share by which a thread that pins may be slower or faster than the copies and pauses of the main thread show."""
 

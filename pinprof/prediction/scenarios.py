@@ -24,8 +24,7 @@ from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 
 MAX_NAMED_PLACES = 20
-ALL_WAITS = "all"
-"""In place of a site: all waits that the code makes, except for allocations and those that must stay."""
+ALL_WAITS = "all"  # in place of a site: all waits that the code makes, except for allocations and those that must stay
 
 READING_CAUSES = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
 """Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
@@ -170,8 +169,7 @@ class OptionWords(NamedTuple):
     how: str
     none: str
     assumes: str
-    is_sized: bool = False
-    """Whether these things are copies, or waits for them, which have a size."""
+    is_sized: bool = False  # whether these things are copies, or waits for them, which have a size
 
 
 OPTIONS: Mapping[str, OptionWords] = {
@@ -248,18 +246,12 @@ OPTIONS: Mapping[str, OptionWords] = {
 class OptionChange:
     """What one option of a scenario changes in a trace."""
 
-    option: str
-    """One of OPTIONS."""
-    per_step: float
-    """How many waits, copies or calls it changes."""
-    bytes_per_step: float | None
-    """The bytes of the copies that it changes, as far as recorded; None if none are."""
-    sites: tuple[Site, ...]
-    """The waits that it changes, or the waits for the copies that it changes."""
-    unsized: int = 0
-    """How many of the copies that it changes have no recorded size."""
-    blockers: tuple[Blocker, ...] = ()
-    """What prevents the capture of a region as one CUDA graph."""
+    option: str  # one of OPTIONS
+    per_step: float  # how many waits, copies or calls it changes
+    bytes_per_step: float | None  # the bytes of the copies that it changes, as far as recorded; None if none are
+    sites: tuple[Site, ...]  # the waits that it changes, or the waits for the copies that it changes
+    unsized: int = 0  # how many of the copies that it changes have no recorded size
+    blockers: tuple[Blocker, ...] = ()  # what prevents the capture of a region as one CUDA graph
 
 
 def changes_of(details: Details, scenario: Scenario) -> tuple[OptionChange, ...]:

@@ -26,8 +26,7 @@ from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, B
 COPY_CAUSES = BLOCKING_COPY_CAUSES | WAITS_FOR_COPIES_TO_GPU
 """Causes of waits that disappear if their copies are made in another way."""
 
-CopyKey = tuple[int, int]
-"""Direction, and the number of bits of the size: batches have similar, not equal sizes."""
+CopyKey = tuple[int, int]  # direction, and the number of bits of the size: batches have similar, not equal sizes
 
 
 @dataclass(frozen=True)
@@ -38,15 +37,11 @@ class Verification:
     after: Profile
     prediction: Prediction
     measured_ns: float
-    measured_source: str
-    """`measured` (recorded by pinprof run) or `estimated`."""
+    measured_source: str  # `measured` (recorded by pinprof run) or `estimated`
     measured_range_ns: tuple[float, float]
-    changes: tuple[OptionChange, ...]
-    """What the fix changed, as far as a replay can apply it."""
-    new_waits: tuple[Site, ...]
-    """Waits that only the trace after has; the prediction leaves them out."""
-    kernels_alike: float
-    """Share of the kernels per step that both traces have, by name."""
+    changes: tuple[OptionChange, ...]  # what the fix changed, as far as a replay can apply it
+    new_waits: tuple[Site, ...]  # waits that only the trace after has; the prediction leaves them out
+    kernels_alike: float  # share of the kernels per step that both traces have, by name
 
     @property
     def error(self) -> float:

@@ -22,8 +22,7 @@ from pinprof.rules.rule import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
 
-TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]
-"""(cause, ns per step), the longest first."""
+TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]  # (cause, ns per step), the longest first
 
 MAX_PROFILER_COST_RATIO = 1.25
 """The most that a profiler may have cost a rank, relative to the expected cost. With 1.1, one of several ranks with the
@@ -33,12 +32,9 @@ same work was called slow."""
 class Alone(NamedTuple):
     """The step of a rank that waits for no other, in ns."""
 
-    least_ns: float
-    """Without the profiler, if it cost the most that is possible."""
-    usual_ns: float
-    """Without the profiler, if it cost what is expected."""
-    traced_ns: float
-    """With the profiler's cost: the rank's own work in the trace."""
+    least_ns: float  # without the profiler, if it cost the most that is possible
+    usual_ns: float  # without the profiler, if it cost what is expected
+    traced_ns: float  # with the profiler's cost: the rank's own work in the trace
 
 
 @dataclass(frozen=True)
@@ -47,12 +43,9 @@ class RankPart:
 
     profile: Profile
     findings: Findings
-    alone: Alone | None
-    """None if it is unknown."""
-    idle: TimesPerStep | None = None
-    """Why its busiest GPU was idle in the complete steps; None if unknown."""
-    file: str = ""
-    """What to read the trace from again; the path of the profile hides the secrets of a URL."""
+    alone: Alone | None  # None if it is unknown
+    idle: TimesPerStep | None = None  # why its busiest GPU was idle in the complete steps; None if unknown
+    file: str = ""  # what to read the trace from again; the path of the profile hides the secrets of a URL
 
 
 def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
@@ -155,8 +148,7 @@ class RankRow:
 class SharedSite(NamedTuple):
     """One of the places of a finding, on one or more ranks."""
 
-    site: FoundSite
-    """As on the rank where it costs most."""
+    site: FoundSite  # as on the rank where it costs most
     ranks: tuple[int, ...]
 
 
@@ -175,14 +167,10 @@ class Latecomer(NamedTuple):
     """The rank for which the others wait longest, although its own work does not explain it."""
 
     rank: int
-    last: float
-    """Share of the collectives that it reached last."""
-    waited_ns: float
-    """How long the others wait for it, per step."""
-    begins_later_ns: float
-    """How much later than the others it begins its steps."""
-    is_one_step: bool
-    """Whether only one step was recorded: what came before it is not in the traces."""
+    last: float  # share of the collectives that it reached last
+    waited_ns: float  # how long the others wait for it, per step
+    begins_later_ns: float  # how much later than the others it begins its steps
+    is_one_step: bool  # whether only one step was recorded: what came before it is not in the traces
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from pinprof.ground.errors import TraceError
 from pinprof.ranks.rank import RankPart, rank_of
 
-BY_ORDER = "order"
-"""The value of --rank-from that numbers the ranks in the order of the files."""
+BY_ORDER = "order"  # the value of --rank-from that numbers the ranks in the order of the files
 MAX_PAUSE_WITHIN_JOB_NS = 60 * 10**9
 """The longest pause between recordings of one job: its ranks record the same steps, and their clocks hardly differ."""
 MAX_RANKS_NAMED = 8
@@ -22,8 +21,7 @@ class JobRun(NamedTuple):
     """Traces that are the ranks of one job."""
 
     parts: list[RankPart]
-    remarks: list[str]
-    """Sentences on the choice of traces."""
+    remarks: list[str]  # sentences on the choice of traces
 
 
 def numbered(parts: Sequence[RankPart], rank_from: str | None = None) -> list[RankPart]:

@@ -21,10 +21,8 @@ class Feed:
     if the process makes its batches itself, the profiler slows that.
     """
 
-    input_ns: float
-    """The step's time in a DataLoader."""
-    wait_ns: float
-    """The part in which workers had no batch ready; 0 if the process makes the batches itself."""
+    input_ns: float  # the step's time in a DataLoader
+    wait_ns: float  # the part in which workers had no batch ready; 0 if the process makes the batches itself
 
     @property
     def pinned_ns(self) -> float:

@@ -36,8 +36,7 @@ from pinprof.trace.tables import (
     rows_by,
 )
 
-MAX_SPREAD_OF_LAUNCHES = 2.5
-"""The largest spread of launches that counts: a larger one comes from the program."""
+MAX_SPREAD_OF_LAUNCHES = 2.5  # the largest spread of launches that counts: a larger one comes from the program
 
 
 def build_program(

@@ -54,13 +54,10 @@ value gives the least scatter of the costs that fit 14 programs recorded with st
 
 MAX_CALLS_REPLAYED = 12_000
 """The most calls of replayed steps: a replay takes a µs or two for each, and dozens of replays are made."""
-CALLS_PER_REPLAY = 8_000
-"""The calls that a replay runs, about; longer programs run once."""
+CALLS_PER_REPLAY = 8_000  # the calls that a replay runs, about; longer programs run once
 
-UNSURE_CHANGE = 0.2
-"""The share of a change by which it may be smaller or larger than the replay shows."""
-GPU_DRIFT = 0.01
-"""The share of the step by which two runs of a program differ if the GPU sets its pace."""
+UNSURE_CHANGE = 0.2  # the share of a change by which it may be smaller or larger than the replay shows
+GPU_DRIFT = 0.01  # the share of the step by which two runs of a program differ if the GPU sets its pace
 DRIFT_SHARE_OF_WORK = 0.6
 """The share of the drift that the GPU's own work has where the host sets the pace: a profiler may record kernels longer
 than they are. Of 52 recorded changes of launches, 46 lie in their range, as many as without such a bound."""
@@ -71,8 +68,7 @@ class Paces:
     """A step of changed programs in each world; times in ns."""
 
     step_ns: Floats
-    busy_ns: Floats
-    """As in `Pace`."""
+    busy_ns: Floats  # as in `Pace`
 
     @property
     def work_ns(self) -> Floats:

@@ -28,25 +28,19 @@ from pinprof.replay.calibration import Calibration
 from pinprof.replay.machine import Pace, ProfilerCost
 from pinprof.replay.program import Floats
 
-RangeNs: TypeAlias = tuple[float, float]
-"""The 10th and the 90th percentile over the worlds."""
+RangeNs: TypeAlias = tuple[float, float]  # the 10th and the 90th percentile over the worlds
 
-WORLD_COUNT: Final = 23
-"""Worlds; the one in the middle is the expected one."""
+WORLD_COUNT: Final = 23  # worlds; the one in the middle is the expected one
 _LOW, _HIGH = 0.1, 0.9
 
 
 class Worlds(NamedTuple):
     """The choices of each world, one entry per world: normally distributed, 0 expected, 90th percentile 1."""
 
-    host: Floats
-    """How slow the host is without the profiler, and so how little the profiler cost."""
-    ranks: Floats
-    """How much of the waiting for other ranks the profiler caused; none where it is negative."""
-    change: Floats
-    """How much of a change is realized."""
-    drift: Floats
-    """By what a run after a change differs from the run before it."""
+    host: Floats  # how slow the host is without the profiler, and so how little the profiler cost
+    ranks: Floats  # how much of the waiting for other ranks the profiler caused; none where it is negative
+    change: Floats  # how much of a change is realized
+    drift: Floats  # by what a run after a change differs from the run before it
 
 
 def _choices(generator: int) -> Floats:
@@ -119,8 +113,7 @@ def _measured(rank: Details) -> tuple[float, float, float] | None:
     return mean, min(low, mean), max(high, mean)
 
 
-SHORT_OF_TRUTH = 0.03
-"""The traced step may be shorter than the step of another run by up to this share."""
+SHORT_OF_TRUTH = 0.03  # the traced step may be shorter than the step of another run by up to this share
 
 MIN_SHARE_OF_GPU_BOUND = 0.98
 """The step without the profiler lies between the GPU's own work and the traced step. If these differ by at most two
@@ -129,8 +122,7 @@ percent, it is the traced step: the profiler only slows the host, and the host i
 NOISE_SHARE_OF_STEP = 0.02
 """By this share of the step two runs of a program differ even if the host does not set the pace."""
 
-SETTING_PLACES = (-1.0, 0.0, 1.0)
-"""Where the settings of an estimate lie in `Worlds.host`."""
+SETTING_PLACES = (-1.0, 0.0, 1.0)  # where the settings of an estimate lie in `Worlds.host`
 
 
 @dataclass(frozen=True)
@@ -139,16 +131,12 @@ class Setting:
 
     cost: ProfilerCost
     step_ns: float
-    before: Pace
-    """The pace of the unchanged programs; the step may be longer or shorter."""
-    waits_for_ranks: bool = True
-    """Whether the only rank waits for others whose traces are not given."""
-    gpu_speed: float = 1.0
-    """How many times as fast the GPU is as in the recording."""
+    before: Pace  # the pace of the unchanged programs; the step may be longer or shorter
+    waits_for_ranks: bool = True  # whether the only rank waits for others whose traces are not given
+    gpu_speed: float = 1.0  # how many times as fast the GPU is as in the recording
 
 
-PaceOf = Callable[[ProfilerCost, bool], Pace]
-"""Returns the pace at a cost, and whether the only rank waits for others."""
+PaceOf = Callable[[ProfilerCost, bool], Pace]  # returns the pace at a cost, and whether the only rank waits for others
 
 
 def estimated_settings(

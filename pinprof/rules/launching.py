@@ -16,8 +16,7 @@ from pinprof.trace.spans.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
 
-MIN_IDLE_SHARE_OF_STEP = 0.1
-"""A GPU that is idle for a smaller share of the step does not wait for launches."""
+MIN_IDLE_SHARE_OF_STEP = 0.1  # a GPU that is idle for a smaller share of the step does not wait for launches
 INDUCTOR_PREFIX = "triton_"
 """Begins the names of Inductor's kernels (torch/_inductor/codegen/triton.py); kernels that people write in Triton have
 names of their own."""

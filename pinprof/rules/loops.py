@@ -32,13 +32,10 @@ MIN_SHARE_IN_BACKWARD, REPEATS_WITHOUT_ADD = 0.9, 2
 gradient."""
 MIN_REPEATS_OUTSIDE = 3
 """The least repetitions of a loop over tensors: other ops interrupt it at a tensor of another kind."""
-MIN_LAUNCHES_OF_LOOP = 20
-"""A loop makes at least this many launches per step; one call for all repetitions makes a few."""
-MAX_RUNS_LOOKED_AT = 20_000
-"""Only this many runs are examined, the longest first."""
+MIN_LAUNCHES_OF_LOOP = 20  # a loop makes at least this many launches per step; one call for all repetitions makes a few
+MAX_RUNS_LOOKED_AT = 20_000  # only this many runs are examined, the longest first
 
-WORKING_MULTIPLE = 4
-"""A kernel that takes this many times as long as a short one is at work for nearly all of its time."""
+WORKING_MULTIPLE = 4  # a kernel that takes this many times as long as a short one is at work for nearly all of its time
 
 LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "ops"]
 """In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell of torch,
@@ -66,8 +63,7 @@ NORM_OPS: Final = aten("norm linalg_vector_norm")
 GATHER_OPS: Final = aten("index gather index_select take take_along_dim")
 OPS_TAKING_PARTS: Final = aten("select slice narrow index index_select unsqueeze")
 JOINING_OPS: Final = aten("stack cat")
-MAX_OPS_BEFORE_JOIN = 3
-"""A join comes at most this many ops after its loop."""
+MAX_OPS_BEFORE_JOIN = 3  # a join comes at most this many ops after its loop
 OPS_OF_CHAINS: Final = aten("scaled_dot_product_attention bmm tanh")
 """Ops of blocks and cells that need the result of the one before."""
 ADD_OP: Final = "aten::add"
@@ -85,8 +81,7 @@ class Run:
 
     repetitions: tuple[Int64s, ...]
     thread: int
-    starts_ns: Int64s
-    """When each repetition begins."""
+    starts_ns: Int64s  # when each repetition begins
     end_ns: int
 
     @property
@@ -131,11 +126,9 @@ class Loop:
     """Runs of the same ops in the complete steps."""
 
     kind: LoopKind
-    ops: tuple[str, ...]
-    """The names of the ops of a repetition that launch work."""
+    ops: tuple[str, ...]  # the names of the ops of a repetition that launch work
     runs: tuple[Run, ...]
-    of_backward: tuple[Run, ...]
-    """What autograd runs for them."""
+    of_backward: tuple[Run, ...]  # what autograd runs for them
 
     @property
     def repeats(self) -> int:
@@ -198,8 +191,7 @@ class _Span(NamedTuple):
     """Places in a sequence of ops."""
 
     start: int
-    ops: int
-    """In each repetition."""
+    ops: int  # in each repetition
     repeats: int
 
     @property

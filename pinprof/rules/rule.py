@@ -22,10 +22,8 @@ __all__ = ["NO_EDITS", "Details", "Edits", "Profile"]  # what rules are written 
 class Further:
     """A change that helps only once a finding is fixed."""
 
-    rule: str
-    """The number of the rule that says how."""
-    what: str
-    """What it is, to follow "with"."""
+    rule: str  # the number of the rule that says how
+    what: str  # what it is, to follow "with"
     edits: Edits
 
 
@@ -123,8 +121,7 @@ class Family(NamedTuple):
 
     name: str
     title: str
-    rests_on: tuple[FigureKind, ...]
-    """The figures that its rules rest on, except for rules that name others."""
+    rests_on: tuple[FigureKind, ...]  # the figures that its rules rest on, except for rules that name others
 
 
 FAMILIES = {
@@ -142,10 +139,8 @@ FAMILIES = {
 class Change(NamedTuple):
     """What a fix changes in the line of the user's code that a finding names."""
 
-    at: str
-    """Regular expression of what to change; if it ends with a `(`, up to the end of the call."""
-    to: str
-    """What to do there, in a few words."""
+    at: str  # regular expression of what to change; if it ends with a `(`, up to the end of the call
+    to: str  # what to do there, in a few words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,8 +220,7 @@ class FoundSite(NamedTuple):
     """One of the places where a rule holds."""
 
     evidence: Evidence
-    saving: Saving | None
-    """If only this one were fixed; None without a replay of it."""
+    saving: Saving | None  # if only this one were fixed; None without a replay of it
 
 
 @dataclass(frozen=True, repr=False)
@@ -286,14 +280,10 @@ def _saves(saving: Saving | None) -> str:
 class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     """Findings, the largest saving first, but a graph of the step after what launches much less."""
 
-    joint: Joint | None
-    """What their fixes bring together, never less than one of them; None if a replay cannot tell."""
-    machine: str | None
-    """The GPU on which the rates of pinned copies were measured; None if they are assumed."""
-    verdict: Verdict
-    """Why the step is as long as it is."""
-    blockers: tuple[Blocker, ...] | None
-    """What prevents a single CUDA graph of the step; None if that is unknown."""
+    joint: Joint | None  # what their fixes bring together, never less than one of them; None if a replay cannot tell
+    machine: str | None  # the GPU on which the rates of pinned copies were measured; None if they are assumed
+    verdict: Verdict  # why the step is as long as it is
+    blockers: tuple[Blocker, ...] | None  # what prevents a single CUDA graph of the step; None if that is unknown
 
     def __new__(  # noqa: PYI034  Self is from Python 3.11 on
         cls,

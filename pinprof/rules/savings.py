@@ -15,10 +15,8 @@ from pinprof.replay import Replay
 from pinprof.rules.rule import Evidence, Finding, Joint, Rule
 from pinprof.trace.tables import Int64s, Trace
 
-MAX_REPLAYS = 20
-"""Findings that get a replay of their own, and sites of findings with several, the costliest first."""
-MIN_SAVING_SHARE_OF_STEP = 0.02
-"""A fix that saves at most this share of the step is not worth a finding."""
+MAX_REPLAYS = 20  # findings that get a replay of their own, and sites of findings with several, the costliest first
+MIN_SAVING_SHARE_OF_STEP = 0.02  # a fix that saves at most this share of the step is not worth a finding
 NO_SAVING_SHARE_OF_STEP = 0.002
 MIN_FURTHER_SHARE_OF_STEP = 0.01
 MIN_SHARE_BEFORE_WHOLE_STEP = 0.1

@@ -35,8 +35,7 @@ class Rerun:
 
     details: Details
     profile: Profile
-    replay: Replay
-    """Of this trace alone; it runs."""
+    replay: Replay  # of this trace alone; it runs
 
     def edited(self, edits: Edits) -> Paces:
         """Return the pace after edits."""
@@ -104,21 +103,14 @@ CostOf: TypeAlias = Callable[[LimitName, Rerun], Floats]
 class Limit:
     """A limit of a step: what can make it long."""
 
-    word: str
-    """What people call a step with this limit."""
-    why: str
-    """Why it makes the step long."""
-    lost: str
-    """The same as a thing that costs time."""
-    advice: str
-    """What to do first if no finding says more."""
-    idle: tuple[str, ...]
-    """The idle time of the GPU that it may explain, by its cause."""
+    word: str  # what people call a step with this limit
+    why: str  # why it makes the step long
+    lost: str  # the same as a thing that costs time
+    advice: str  # what to do first if no finding says more
+    idle: tuple[str, ...]  # the idle time of the GPU that it may explain, by its cause
     cost: CostOf
-    work: Callable[[Division], float] = lambda _: 0.0
-    """The time of the GPU's own work that it may explain, in ns."""
-    by_host: bool = False
-    """Whether it is work of the host."""
+    work: Callable[[Division], float] = lambda _: 0.0  # the time of the GPU's own work that it may explain, in ns
+    by_host: bool = False  # whether it is work of the host
 
 
 def without(paces_of: Callable[[Rerun], Paces]) -> CostOf:

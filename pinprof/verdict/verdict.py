@@ -21,16 +21,14 @@ SIMILAR_SHARE_OF_LARGEST: Final = 0.9
 """Of causes that cost at least this share of the largest, the one that a line of the program makes comes first."""
 MIN_GPU_SHARE_OF_STEP: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
-MIN_SURE_SHARE_OF_WORLDS: Final = 0.8
-"""A cause is named that costs most in this share of the worlds."""
+MIN_SURE_SHARE_OF_WORLDS: Final = 0.8  # a cause is named that costs most in this share of the worlds
 SURE_GPU_SHARE_OF_STEP: Final = 0.8
 """Where the GPU works for this share of the step, and no other cause is sure, it is the cause."""
 MIN_NAMED_SHARE_OF_WORLDS: Final = 0.1
 """A cause that costs most in a smaller share of the worlds is not named among others."""
 MIN_COPY_SHARE_OF_COST: Final = 0.5
 """Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
-MAX_POSSIBLE_CAUSES: Final = 3
-"""Causes between which a trace cannot distinguish; all are named."""
+MAX_POSSIBLE_CAUSES: Final = 3  # causes between which a trace cannot distinguish; all are named
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class LimitCost:
     cause: LimitName
     ns: float
     range_ns: RangeNs
-    share: float
-    """The share of the worlds in which it costs most."""
+    share: float  # the share of the worlds in which it costs most
 
 
 @dataclass(frozen=True)

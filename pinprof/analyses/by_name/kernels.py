@@ -85,8 +85,7 @@ def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, 
     return tuple(sorted(times, key=lambda of_kind: -of_kind.time_ns))
 
 
-MAX_STREAMS_PER_KERNEL = 8
-"""Streams of a kernel that are kept: those in which it runs longest."""
+MAX_STREAMS_PER_KERNEL = 8  # streams of a kernel that are kept: those in which it runs longest
 
 
 class GpuStream(NamedTuple):

@@ -36,16 +36,11 @@ class OpTime:
 class OpSums:
     """The ops of the complete steps; times in ns."""
 
-    rows: tuple[OpTime, ...]
-    """The costliest names, by their own time."""
-    names: int
-    """How many names there are."""
-    left_ns: int
-    """Own time of the names that are left out."""
-    own_ns: int
-    """Own time of all ops."""
-    host_ns: int
-    """How long the complete steps are on the host."""
+    rows: tuple[OpTime, ...]  # the costliest names, by their own time
+    names: int  # how many names there are
+    left_ns: int  # own time of the names that are left out
+    own_ns: int  # own time of all ops
+    host_ns: int  # how long the complete steps are on the host
 
 
 def measure_ops(

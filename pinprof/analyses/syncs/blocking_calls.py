@@ -24,8 +24,7 @@ from pinprof.trace.vendors import WAITING_COPY
 CLOCK_SKEW_NS = 2_000
 """GPU and host clocks agree to about a microsecond; a wait may seem to end this much before the awaited work."""
 
-NO_END_NS = np.iinfo(np.int64).min
-"""In place of a time where there was no work."""
+NO_END_NS = np.iinfo(np.int64).min  # in place of a time where there was no work
 
 
 def awaited_work(trace: Trace, call: Int64s, kind: Int64s, copy: Int32s) -> tuple[Int32s, Int64s, Int64s]:
@@ -166,8 +165,7 @@ KIND_OF_OVERHEAD = {
 NEARLY_FULL_LAUNCHES = kinds.QUEUE_DEPTH - 22
 """A stream with this number of pending launches has a full queue: a few launches may be the profiler's own."""
 
-LONG_LAUNCH_NS = 50_000
-"""A launch takes 4 µs under the profiler; a longer one than this was held up."""
+LONG_LAUNCH_NS = 50_000  # a launch takes 4 µs under the profiler; a longer one than this was held up
 
 SURE_KERNEL_NS = 20_000
 """A launch returns long before a kernel of this length can have ended, unless the launch waits for it."""

@@ -56,10 +56,8 @@ class Cause:
         return uncoded(self.label)
 
 
-_read = partial(Cause, colour=WAIT, goes_with_op=True)
-"""A cause of waits in which the host reads a value of the GPU."""
-_sized = partial(Cause, colour=WAIT, gives_size=True)
-"""A cause of waits in which the host needs the size of a result."""
+_read = partial(Cause, colour=WAIT, goes_with_op=True)  # a cause of waits in which the host reads a value of the GPU
+_sized = partial(Cause, colour=WAIT, gives_size=True)  # a cause of waits in which the host needs the size of a result
 
 WAITS: Final = {
     "item": _read(

@@ -30,8 +30,7 @@ Member = TypeVar("Member")
 class Stalled:
     """How many waits there are, and how long they take the host."""
 
-    count: int
-    """The number of waits; the calls that make and await one copy are one wait."""
+    count: int  # the number of waits; the calls that make and await one copy are one wait
     stall_ns: int
 
 
@@ -40,13 +39,10 @@ class WaitCost(Stalled):
     """What waits cost together; times in ns."""
 
     drain_ns: int
-    worked_ns: int
-    """The part of the drain in which the GPU works: `Stalls.worked_ns`."""
+    worked_ns: int  # the part of the drain in which the GPU works: `Stalls.worked_ns`
     own_ns: int
-    idle_ns: int
-    """How long the GPU is idle because of them: `Stalls.idle_ns`."""
-    within_ns: int
-    """The part of the idle time within calls that await no work; the rest comes after the awaited work."""
+    idle_ns: int  # how long the GPU is idle because of them: `Stalls.idle_ns`
+    within_ns: int  # the part of the idle time within calls that await no work; the rest comes after the awaited work
 
     @classmethod
     def of(cls, costs: Iterable["WaitCost"]) -> "WaitCost":
@@ -140,10 +136,8 @@ def by_line(members: Iterable[Member], site_of: Callable[[Member], BareSite]) ->
 class Site(BareSite):
     """Waits of one cause at one place, and what they cost."""
 
-    total: WaitCost
-    """In the whole trace."""
-    in_steps: WaitCost
-    """In the complete steps together."""
+    total: WaitCost  # in the whole trace
+    in_steps: WaitCost  # in the complete steps together
 
 
 @dataclass(frozen=True)
@@ -151,15 +145,11 @@ class Syncs:
     """All waits of the host, singly and by site; sites with the longest idle time first."""
 
     stalls: Stalls
-    cause: Int32s
-    """Per stall: index into CAUSES."""
-    lines: tuple[SourceLine | None, ...]
-    """Per stall: the line of the user's code, None where none is certain."""
+    cause: Int32s  # per stall: index into CAUSES
+    lines: tuple[SourceLine | None, ...]  # per stall: the line of the user's code, None where none is certain
     sites: tuple[Site, ...]
-    site: Int64s
-    """Per stall: index into `sites`."""
-    op: Int32s
-    """Per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none."""
+    site: Int64s  # per stall: index into `sites`
+    op: Int32s  # per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none
 
     @cached_property
     def rows(self) -> list[Int64s]:
@@ -225,18 +215,12 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
 class _Around(NamedTuple):
     """The code around each stall; -1 or None for none."""
 
-    line: list[SourceLine | None]
-    """The line of the user's code, recorded or found in its source."""
-    library: list[Place | None]
-    """The innermost function outside of torch, None where that is the user's own."""
-    op: Int32s
-    """The outermost op."""
-    function: Int32s
-    """The innermost function of the user's own code."""
-    innermost: Int32s
-    """The innermost function of any code."""
-    limited: Bools
-    """Whether the stall is within one of `LIMITERS`."""
+    line: list[SourceLine | None]  # the line of the user's code, recorded or found in its source
+    library: list[Place | None]  # the innermost function outside of torch, None where that is the user's own
+    op: Int32s  # the outermost op
+    function: Int32s  # the innermost function of the user's own code
+    innermost: Int32s  # the innermost function of any code
+    limited: Bools  # whether the stall is within one of `LIMITERS`
 
 
 def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Around:

@@ -10,8 +10,7 @@ from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import Copies, copies_in_steps
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PINNED, Bools, Int64s, Trace
 
-SLOW_SHARE_OF_BEST_RATE = 0.5
-"""Pinned copies at less than this share of the best rate in the trace are slow."""
+SLOW_SHARE_OF_BEST_RATE = 0.5  # pinned copies at less than this share of the best rate in the trace are slow
 SLOW_LINK_GBPS = 10.0
 """A PCIe 3.0 x16 link carries 12 GB/s from pinned memory, and newer ones more: less is slow on any GPU of a server."""
 

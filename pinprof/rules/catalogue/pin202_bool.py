@@ -3,8 +3,7 @@ from dataclasses import replace
 from pinprof.rules.rule import Change, Details, Found, Profile, Rule
 from pinprof.rules.wait_sites import search_waits, waits_of
 
-PATH_OF_DISTRIBUTIONS = "torch/distributions/"
-"""In the files whose code validates the arguments of a distribution."""
+PATH_OF_DISTRIBUTIONS = "torch/distributions/"  # in the files whose code validates the arguments of a distribution
 TITLE_OF_VALIDATION = "a distribution that validates its arguments waits for the GPU"
 FIX_OF_VALIDATION = (
     "Turn the validation off where the arguments are known to be right: validate_args=False, or for all distributions "

@@ -5,8 +5,7 @@ from pinprof.rules.loading import ready_before_pinning_ns
 from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import at
 
-MIN_WORKER_SAMPLES = 30
-"""Fewer samples do not tell one line from another."""
+MIN_WORKER_SAMPLES = 30  # fewer samples do not tell one line from another
 MIN_LINE_SHARE_OF_BATCH = 0.1
 MAX_WORKER_LINES = 3
 MIN_SHARE_OF_LINE = 0.5

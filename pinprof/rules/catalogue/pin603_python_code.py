@@ -21,14 +21,12 @@ from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL
 from pinprof.trace.spans.phases import torch_times
 
 MIN_PYTHON_SHARE_OF_STEP = 0.1
-SHARE_NAMED_ALONE = 0.5
-"""A place that takes a larger share is named alone."""
+SHARE_NAMED_ALONE = 0.5  # a place that takes a larger share is named alone
 MIN_SHARE_NAMED = 0.05
 MIN_SHARE_ADVISED = 0.2
 """To change a place that takes a smaller share of the pauses would not save what the finding says."""
 PACK_COPIES = "Pack the many small copies into one, which also spares the loop around them (PIN106)."
-KINDS_WITHOUT_OPS = ("user", "library")
-"""Kinds of code that may run no op of torch and wait for no input."""
+KINDS_WITHOUT_OPS = ("user", "library")  # kinds of code that may run no op of torch and wait for no input
 CODE_OF_TORCH = "which is torch's own code, or code that it calls"
 IN_OPTIMIZER = "the optimizer"
 WITHIN_NODES = "within backward passes: Python code that these call"
@@ -135,14 +133,10 @@ class _Paused:
 
     steps: int
     times: Intervals
-    in_nodes: Intervals
-    """The part in which backward passes call Python code."""
-    in_torch: Intervals
-    """The part within `phase`."""
-    phase: str
-    """The optimizer, backward passes, or both, if most of it is within these; otherwise empty."""
-    code: PausedCode | None
-    """What runs in them; None where that is not known."""
+    in_nodes: Intervals  # the part in which backward passes call Python code
+    in_torch: Intervals  # the part within `phase`
+    phase: str  # the optimizer, backward passes, or both, if most of it is within these; otherwise empty
+    code: PausedCode | None  # what runs in them; None where that is not known
 
     @property
     def in_hooks(self) -> bool:

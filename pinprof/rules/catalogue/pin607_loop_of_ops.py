@@ -15,8 +15,7 @@ from pinprof.trace.tables import Trace
 
 MIN_LOOP_SHARE_OF_STEP = 0.01
 MAX_OPS_OF_LOOP_NAMED = 6
-LONG_KERNEL_NS = 20_000.0
-"""If half of the kernels of a loop take longer, the GPU has enough to do."""
+LONG_KERNEL_NS = 20_000.0  # if half of the kernels of a loop take longer, the GPU has enough to do
 SHORT_KERNEL_NS = 2_500.0
 """A kernel on a tensor of one layer takes no longer: it lasts as long as a kernel takes to start and to end. In
 recordings of loops over 100 tensors on an H200, 100 kernels of 1.2 µs became one of 18, and 200 became two of 24."""

@@ -7,8 +7,7 @@ from pinprof.trace.links import follow, within
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import FULL_FLOAT32, HALF, OF_CONVOLUTION, TF32
 
-MAJOR_WITH_TF32 = 8
-"""The least major compute capability of GPUs with TF32."""
+MAJOR_WITH_TF32 = 8  # the least major compute capability of GPUs with TF32
 LONGEST_KERNEL_CHARS = 60
 DEFAULT_OF_TF32 = {
     "matrix products": "torch has TF32 off for these by default",

@@ -26,8 +26,7 @@ class _Attention(NamedTuple):
     """Attentions that are not fused; rows of `Trace.ops`."""
 
     what: str
-    first: Int64s
-    """The op that begins each."""
+    first: Int64s  # the op that begins each
     last: Int64s
 
 

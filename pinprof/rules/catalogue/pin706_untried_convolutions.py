@@ -9,8 +9,7 @@ from pinprof.rules.sums import aten, launched_kernels, per_step
 from pinprof.trace.links import within
 from pinprof.trace.tables import Int64s, Trace
 
-MIN_CONVOLUTION_SHARE = 0.2
-"""Convolutions that take a smaller share of the step gain too little from other kernels."""
+MIN_CONVOLUTION_SHARE = 0.2  # convolutions that take a smaller share of the step gain too little from other kernels
 MAX_DEVIATION_OF_STEPS = 0.05
 """Convolutions of the same shapes take a time that differs from the usual one by at most this share."""
 CONVOLUTION_OPS = aten("cudnn_convolution cudnn_convolution_transpose convolution_backward")

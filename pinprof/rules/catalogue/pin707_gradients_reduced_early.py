@@ -23,12 +23,9 @@ REDUCING_KERNEL = re.compile(r"(?i)all_?reduce|reduce_?scatter")
 class _Reductions(NamedTuple):
     """Collectives of complete steps that may add up gradients, in order of launch."""
 
-    rows: Int64s
-    """In `Trace.gpu`."""
-    phase: Int64s
-    """That of the work that was launched before each: an index into `PHASES`."""
-    forward: Int64s
-    """How much work of forward passes was launched before each: it shows which backward pass each is in."""
+    rows: Int64s  # in `Trace.gpu`
+    phase: Int64s  # that of the work that was launched before each: an index into `PHASES`
+    forward: Int64s  # how much work of forward passes was launched before each: it shows which backward pass each is in
 
 
 def _reductions(trace: Trace) -> _Reductions:
@@ -63,10 +60,8 @@ def _adds_up(trace: Trace, row: int) -> bool:
 class _Pass(NamedTuple):
     """The collectives of gradients in one backward pass."""
 
-    update: int
-    """How many optimizer steps began before it."""
-    rows: Int64s
-    """In `Trace.gpu`."""
+    update: int  # how many optimizer steps began before it
+    rows: Int64s  # in `Trace.gpu`
 
     def names(self, trace: Trace) -> list[tuple[int, int]]:
         """Return what is reduced, in order: two passes of one model reduce the same."""

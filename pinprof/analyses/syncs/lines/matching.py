@@ -110,10 +110,8 @@ class WatchedWaits:
 class Slot(NamedTuple):
     """A wait of the trace, to be aligned with watched waits."""
 
-    fits: frozenset[int]
-    """The watched waits that it may be by its kind."""
-    is_noticed: bool
-    """Whether watching notices each such wait."""
+    fits: frozenset[int]  # the watched waits that it may be by its kind
+    is_noticed: bool  # whether watching notices each such wait
 
 
 def align(
@@ -177,8 +175,7 @@ def _bits(number: int) -> Iterator[int]:
 
 # By the order in all steps of a trace
 
-Candidates: TypeAlias = list[SourceLine] | None
-"""The lines that a wait may have; None if watching does not limit them."""
+Candidates: TypeAlias = list[SourceLine] | None  # the lines that a wait may have; None if watching does not limit them
 
 ROLES_IN_ORDER = {"main", "autograd"}
 """Roles of threads whose waits are in order in a watched step: the main thread waits for the autograd threads."""
@@ -198,8 +195,7 @@ class _Event(NamedTuple):
     """The calls of one wait, or of a copy that does not wait but may be noticed by watching."""
 
     slot: Slot
-    stalls: list[int]
-    """Its stalls; empty for a copy that does not wait."""
+    stalls: list[int]  # its stalls; empty for a copy that does not wait
 
 
 def candidate_lines(trace: Trace, stalls: Stalls, kinds: Sequence[WaitKind], watched: WatchedWaits) -> list[Candidates]:
@@ -271,8 +267,7 @@ def _torch_op(trace: Trace, call: Int64s) -> Int32s:
     return outermost(of_torch, trace.links.op[call], within_torch)
 
 
-Lines: TypeAlias = list[SourceLine | None]
-"""Per stall."""
+Lines: TypeAlias = list[SourceLine | None]  # per stall
 
 NEAR_OPS = 6
 """Ops on each side of a near context. It suffices if all recorded waits after the same ops, or before them, have one

@@ -34,10 +34,8 @@ Around: TypeAlias = tuple[NameIndices, NameIndices]
 class WaitKind(NamedTuple):
     """The kind of a wait, by which waits are matched with recorded lines."""
 
-    op: str
-    """The outermost op around the wait, or the call itself."""
-    role: str
-    """The role of the thread."""
+    op: str  # the outermost op around the wait, or the call itself
+    role: str  # the role of the thread
 
 
 def kinds_of_calls(trace: Trace, call: Int64s) -> list[WaitKind]:
@@ -66,10 +64,8 @@ def agreed(lines: Iterable[SourceLine | None]) -> SourceLine | None:
 class OpWaits(NamedTuple):
     """The waits of a trace; all stalls within one outermost op are one wait."""
 
-    wait: Int64s
-    """Per stall: the number of its wait."""
-    around: list[Around]
-    """Per wait: its context, `MAX_CONTEXT_OPS_PER_SIDE` ops on each side at most."""
+    wait: Int64s  # per stall: the number of its wait
+    around: list[Around]  # per wait: its context, `MAX_CONTEXT_OPS_PER_SIDE` ops on each side at most
 
 
 def waits_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> OpWaits:
@@ -87,11 +83,9 @@ class _Sequence(NamedTuple):
 
     thread: Int64s
     step: Int64s
-    name: Int64s
-    """Index into `names`."""
+    name: Int64s  # index into `names`
     names: tuple[str, ...]
-    at: Int64s
-    """Per wait: its row."""
+    at: Int64s  # per wait: its row
 
 
 def _sequence(trace: Trace, key: Int64s, call: Int64s) -> _Sequence:
