@@ -136,17 +136,13 @@ about 5 µs on the host and as much until the GPU starts; the rest is room for a
 class Overlap:
     """Copy time, and each copy with the part of the exposed time that is its own and the reason for it."""
 
-    copy_ns: int
-    """Length of the union of the copies of each device from and to other memory, of all devices."""
-    overlapped_ns: int
-    """The part under the union of the device's kernels and copies within its memory."""
-    row: Int64s
-    """Rows of the copies in `Trace.gpu`."""
+    copy_ns: int  # length of the union of the copies of each device from and to other memory, of all devices
+    overlapped_ns: int  # the part under the union of the device's kernels and copies within its memory
+    row: Int64s  # rows of the copies in `Trace.gpu`
     exposed_ns: Int64s
     """Exposed time of each copy; a moment that several copies share belongs to the one that started first, so these
     add up to the exposed time of the devices."""
-    reason: Int64s
-    """Per copy: index into REASONS."""
+    reason: Int64s  # per copy: index into REASONS
     by_reason: tuple[tuple[str, int, int], ...]
     """Reason, number of copies with exposed time, exposed ns; the longest first."""
 

@@ -30,10 +30,8 @@ class Touches:
     copy: Int64s
     """Rows of `Trace.gpu`: non-blocking copies of pinned host memory that have not ended when the op begins. The op is
     on the thread that made the copy, before that thread waits or records an event."""
-    op: Int64s
-    """Rows of `Trace.ops`."""
-    is_sized: Bools
-    """Whether an input of the op has the size of the copy; False if the trace has no sizes."""
+    op: Int64s  # rows of `Trace.ops`
+    is_sized: Bools  # whether an input of the op has the size of the copy; False if the trace has no sizes
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,7 @@ class Hazards:
     recording."""
     read: Touches
     """Copies to the host, with an op that may read data before it has arrived; no kernel is launched before the op."""
-    written: Touches
-    """Copies to the GPU, with an op of the same step that may overwrite data before it has been copied."""
+    written: Touches  # copies to the GPU, with an op of the same step that may overwrite data before it has been copied
 
 
 def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:

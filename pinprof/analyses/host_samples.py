@@ -76,16 +76,13 @@ class LibraryCall(NamedTuple):
 class CalledLine(Placed):
     """A line of the program, and the kinds of the samples in which it was the program's innermost line."""
 
-    file: str | None
-    """None for samples without any line of the program."""
+    file: str | None  # None for samples without any line of the program
     line: int | None
     function: str | None
-    kinds: tuple[tuple[CodeKind, int], ...]
-    """Samples by kind, most first."""
+    kinds: tuple[tuple[CodeKind, int], ...]  # samples by kind, most first
     libraries: tuple[tuple[LibraryCall, int], ...] = ()
     """Its samples of kind `library`, and those in torch's bookkeeping, by what it calls, most first."""
-    imports: int = 0
-    """Its samples in imports, which a program does once."""
+    imports: int = 0  # its samples in imports, which a program does once
     parts: tuple[tuple[str, int], ...] = ()
     """Its samples by what it calls, most first: a phase of the step, otherwise the function in which the stacks
     part."""
@@ -93,8 +90,7 @@ class CalledLine(Placed):
     """Its samples of kind `torch` in code that launches nothing, as listing the parameters of a module."""
     library_lines: tuple[tuple[Place, int], ...] = ()
     """Its samples of kind `library` by their innermost line, most first, without those in networks."""
-    in_networks: int = 0
-    """Its samples of kind `library` in networks that libraries define: their code launches ops."""
+    in_networks: int = 0  # its samples of kind `library` in networks that libraries define: their code launches ops
 
     @property
     def count(self) -> int:

@@ -34,17 +34,13 @@ class Idle:
 class IdleCause:
     """Why a GPU is idle."""
 
-    holds: Callable[[Idle], Bools]
-    """For which idle times this is the cause, unless an earlier cause holds."""
-    does: str
-    """What the GPU does meanwhile, to follow "the GPU"."""
-    why: str
-    """Why the GPU is idle, as a clause that stands by itself."""
+    holds: Callable[[Idle], Bools]  # for which idle times this is the cause, unless an earlier cause holds
+    does: str  # what the GPU does meanwhile, to follow "the GPU"
+    why: str  # why the GPU is idle, as a clause that stands by itself
     bound: Literal["host", "input", "communication"]
     """What sets the pace of a step that is idle for this cause; where work is queued it may be the GPU itself."""
     colour: str
-    pattern: str = ""
-    """As plotly names it: colour and pattern are those of what the GPU waits for."""
+    pattern: str = ""  # as plotly names it: colour and pattern are those of what the GPU waits for
 
 
 IDLE: Final = {

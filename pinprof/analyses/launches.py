@@ -65,8 +65,7 @@ class Launches:
 
     per_step: float
     median_kernel_ns: float
-    host_ns: float
-    """The host's time per launch, without waits and long pauses: the median from one launch to the next."""
+    host_ns: float  # the host's time per launch, without waits and long pauses: the median from one launch to the next
     many_ns: float
     """The most of the host's time per step that launches can take: the times from one launch to the next, each limited
     to `MAX_MEDIANS_OF_LAUNCH` medians; 0 if a step has few launches."""

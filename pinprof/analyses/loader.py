@@ -24,19 +24,16 @@ class LoaderWaits:
 
     waits: int
     wait_ns: int
-    wait_in_steps_ns: int
-    """The part that began in complete steps."""
+    wait_in_steps_ns: int  # the part that began in complete steps
     pinned: bool | None
     """Whether the batches of the steps came from pinned memory; None if none were copied to the device, or mixed."""
-    pin_thread: bool
-    """Whether a DataLoader has a pin-memory thread."""
+    pin_thread: bool  # whether a DataLoader has a pin-memory thread
     pins: bool | None
     """Whether the DataLoader pins (`pin_memory=True`); None where the trace does not show it.
 
     Pageable batches do not show it: a DataLoader does not pin batches of a class without a method `pin_memory()`.
     """
-    in_process: bool
-    """Whether the main process makes the batches itself (`num_workers=0`)."""
+    in_process: bool  # whether the main process makes the batches itself (`num_workers=0`)
     times: Intervals
 
     @property

@@ -40,20 +40,14 @@ class MarkedBatch(NamedTuple):
 class ServingPhase:
     """The batches of a phase in the whole steps; times in ns, all but `count` means of a batch."""
 
-    name: str
-    """`prefill`, `decode`, `mixed`, or `other`, as a draft of speculative decoding."""
+    name: str  # `prefill`, `decode`, `mixed`, or `other`, as a draft of speculative decoding
     count: int
     requests: float | None
-    tokens: float | None
-    """None where the trace does not count them, as `requests`."""
-    step_ns: float
-    """From the begin of a batch to that of the next one."""
-    launches: float
-    """Calls that launch work; that of a graph is one."""
-    graphs: float
-    """Calls that launch a CUDA graph."""
-    idle_ns: float
-    """In which the busiest GPU has no work."""
+    tokens: float | None  # None where the trace does not count them, as `requests`
+    step_ns: float  # from the begin of a batch to that of the next one
+    launches: float  # calls that launch work; that of a graph is one
+    graphs: float  # calls that launch a CUDA graph
+    idle_ns: float  # in which the busiest GPU has no work
     fills: tuple[tuple[str, float], ...]
     """What the server marks in the idle time, the longest first, with the time of it; without marks, ops and Python.
     Only the threads of the batches count: what another thread does meanwhile does not hold up the GPU."""

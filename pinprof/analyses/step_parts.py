@@ -18,17 +18,12 @@ class StepParts:
     """The complete steps of one device; times in ns, one entry per step, and the parts add up to `length_ns`."""
 
     device: int
-    step: Int64s
-    """Indices into `Trace.steps`."""
-    length_ns: Int64s
-    """From the end of the GPU work of the step before to the end of its own."""
-    compute_ns: Int64s
-    """Kernels run, and no copy."""
+    step: Int64s  # indices into `Trace.steps`
+    length_ns: Int64s  # from the end of the GPU work of the step before to the end of its own
+    compute_ns: Int64s  # kernels run, and no copy
     both_ns: Int64s
-    copy_ns: Int64s
-    """Copies run, and no kernel."""
-    memset_ns: Int64s
-    """Only memsets run."""
+    copy_ns: Int64s  # copies run, and no kernel
+    memset_ns: Int64s  # only memsets run
     idle_ns: Int64s
     collective_ns: Int64s
     """The part of `compute_ns` in which only kernels of collectives run; they may mostly wait for other ranks."""

@@ -23,17 +23,13 @@ class StepTimes:
     source: str
     marker: str
     count: int
-    host_ns: float | None
-    """Median time between the starts of consecutive steps on the host."""
-    device_ns: float | None
-    """Mean time between the ends of the GPU work that consecutive steps launched."""
-    traced_ns: float | None
-    """The larger of the two: the step as the trace shows it, with the profiler's cost in it."""
+    host_ns: float | None  # median time between the starts of consecutive steps on the host
+    device_ns: float | None  # mean time between the ends of the GPU work that consecutive steps launched
+    traced_ns: float | None  # the larger of the two: the step as the trace shows it, with the profiler's cost in it
     busy_ns: float | None
     """Mean time per step in which the busiest device worked on what the steps launched, without copies of pageable
     memory, whose pace the host sets. No change on the host makes a step shorter, and no profiler changes this time."""
-    host_lengths_ns: Int64s
-    """Time between the starts of consecutive complete steps."""
+    host_lengths_ns: Int64s  # time between the starts of consecutive complete steps
 
     @property
     def divisor(self) -> int:

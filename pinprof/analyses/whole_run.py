@@ -41,21 +41,16 @@ QUICK_INPUT_PERCENTILE = 25
 class RegularStep:
     """The regular step as it was timed without the profiler; times in ns."""
 
-    steps: int
-    """How many steps were timed."""
-    step_ns: float
-    """Their mean."""
+    steps: int  # how many steps were timed
+    step_ns: float  # their mean
     range_ns: tuple[float, float] | None
     """The 95 % confidence interval of the mean, which does not reach down to 0; None for too few steps."""
-    input_fraction: float
-    """The share of their time in a DataLoader."""
+    input_fraction: float  # the share of their time in a DataLoader
     quick_input_ns: float
     """A quarter of the steps are in a DataLoader for at most this time: with workers, about the cost of a ready
     batch."""
-    others: int = 0
-    """How many timed steps were left out because they are irregular."""
-    other_ns: float = 0.0
-    """The mean of those steps."""
+    others: int = 0  # how many timed steps were left out because they are irregular
+    other_ns: float = 0.0  # the mean of those steps
 
     @property
     def input_ns(self) -> float:

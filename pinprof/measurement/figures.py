@@ -136,30 +136,23 @@ class TraceFigure:
     A figure with a `value` is read from a `Profile` instead.
     """
 
-    name: str
-    """As in `per_step` of the report's JSON and in comparisons; in JSON times are in ms."""
-    meaning: str
-    """Its description in the schema."""
+    name: str  # as in `per_step` of the report's JSON and in comparisons; in JSON times are in ms
+    meaning: str  # its description in the schema
     unit: FigureUnit
-    withheld_by: tuple[FigureKind, ...]
-    """The kinds of figures with which it is withheld."""
+    withheld_by: tuple[FigureKind, ...]  # the kinds of figures with which it is withheld
     in_steps: Callable[[Details], Floats | None] | None = None
     """Its values in the complete steps, whose spread comparisons show. None if the trace lacks some."""
     total: Callable[[Details], float | None] | None = None
     """The sum over the complete steps, if it is not the sum of `in_steps`."""
     value: Callable[[Profile], float | None] | None = None
-    place: str = ""
-    """Where it is in the JSON of a trace, if not in `per_step`."""
-    label: str = ""
-    """Its name in comparisons; empty if they leave it out."""
+    place: str = ""  # where it is in the JSON of a trace, if not in `per_step`
+    label: str = ""  # its name in comparisons; empty if they leave it out
     more_is_better: bool = False
-    of_trace: bool = False
-    """Whether it is a figure of the whole trace, not of a step."""
+    of_trace: bool = False  # whether it is a figure of the whole trace, not of a step
     depends_on_end: bool = False
     """Whether it depends on what follows the step: the last step of the trace, which nothing follows, has no typical
     value."""
-    absent: str = NO_COMPLETE_STEP
-    """Why a trace may lack it although nothing withholds it."""
+    absent: str = NO_COMPLETE_STEP  # why a trace may lack it although nothing withholds it
 
     @property
     def path(self) -> str:

@@ -80,32 +80,22 @@ class Profile:
 
     path: str
     info: Info
-    begin_ns: int
-    """When the first event began, in ns since 1970 if the trace has the date."""
+    begin_ns: int  # when the first event began, in ns since 1970 if the trace has the date
     span_ns: int
-    counts: dict[str, int]
-    """Events by category, as in `Trace.counts`."""
-    skipped: dict[str, int]
-    """Events that could not be used, by reason."""
-    doubts: tuple[Doubt, ...]
-    """The doubts about the trace, the gravest first."""
-    withheld: WithheldKinds
-    """Why figures are withheld, for code that takes figures from the rows of the trace."""
-    steps: StepTimes
-    """Its times are None where they are withheld."""
-    step: KnownOrWithheld[StepEstimate]
-    """The step without the profiler."""
+    counts: dict[str, int]  # events by category, as in `Trace.counts`
+    skipped: dict[str, int]  # events that could not be used, by reason
+    doubts: tuple[Doubt, ...]  # the doubts about the trace, the gravest first
+    withheld: WithheldKinds  # why figures are withheld, for code that takes figures from the rows of the trace
+    steps: StepTimes  # its times are None where they are withheld
+    step: KnownOrWithheld[StepEstimate]  # the step without the profiler
     bound: str | None
     """What sets the pace: `host`, `gpu`, `input` or `communication`; None without GPU work, and if it is withheld."""
     gpus: tuple[GpuSums, ...]
     copies: tuple[CopySums, ...]
-    copy_ns: KnownOrWithheld[int]
-    """The copy time of all devices in the whole trace."""
+    copy_ns: KnownOrWithheld[int]  # the copy time of all devices in the whole trace
     overlap: KnownOrWithheld[OverlapSums]
-    exposed: tuple[ExposedSums, ...]
-    """By reason, the longest first."""
-    sites: tuple[WaitSite, ...]
-    """Where the host waits, the longest idle time first."""
+    exposed: tuple[ExposedSums, ...]  # by reason, the longest first
+    sites: tuple[WaitSite, ...]  # where the host waits, the longest idle time first
     loader: LoaderWaits
     communication: Communication
     per_step: Mapping[str, KnownOrWithheld[float | None]]
@@ -113,28 +103,20 @@ class Profile:
     Empty without complete steps."""
     mean_steps: KnownOrWithheld[tuple[MeanStep, ...]]
     """How the step divides on each GPU; empty if its length is unknown."""
-    whole_run: WholeRun | None
-    """The sums of the whole run; None where pinprof did not record it."""
+    whole_run: WholeRun | None  # the sums of the whole run; None where pinprof did not record it
     serving: tuple[ServingPhase, ...]
     """The phases of a server's batches; none where the steps are no batches, or sums per step are withheld."""
     unlike: tuple[Irregular, ...]
     """The time that irregular steps add, in the whole run if pinprof noted it, otherwise in the trace."""
-    pause: Pause | None
-    """As traced; None without complete steps on the host, and where sums per step are withheld."""
+    pause: Pause | None  # as traced; None without complete steps on the host, and where sums per step are withheld
     launches: Launches | None
     """How kernels are launched, as traced; None without complete steps, and where sums per step are withheld."""
-    slow_launches: SlowLaunches | None
-    """As traced; None where sums per step are withheld."""
-    kernels: KnownOrWithheld[KernelSums]
-    """The kernels of the complete steps by name."""
-    ops: KnownOrWithheld[OpSums]
-    """The ops of the complete steps by name, as traced."""
-    memory: tuple[MemoryPeak, ...]
-    """The most memory on each GPU; none where it was not recorded."""
-    host: HostSums | None
-    """Where the host's time goes without the profiler; None where it was not sampled."""
-    of_job: bool = False
-    """Whether it is reported together with the other ranks of its job."""
+    slow_launches: SlowLaunches | None  # as traced; None where sums per step are withheld
+    kernels: KnownOrWithheld[KernelSums]  # the kernels of the complete steps by name
+    ops: KnownOrWithheld[OpSums]  # the ops of the complete steps by name, as traced
+    memory: tuple[MemoryPeak, ...]  # the most memory on each GPU; none where it was not recorded
+    host: HostSums | None  # where the host's time goes without the profiler; None where it was not sampled
+    of_job: bool = False  # whether it is reported together with the other ranks of its job
 
     def __repr__(self) -> str:
         """Say how long the step is, and what limits it."""
@@ -201,12 +183,9 @@ UNKNOWN_IDLE = ""  # the cause of idle time that is not in the trace
 class Division:
     """The parts of a mean step, which add up to it; times in ns."""
 
-    kernels_ns: float
-    """Kernels run, with or without copies, and not only those of collectives."""
-    collectives_ns: float
-    """Only kernels of collectives run."""
-    copies_ns: float
-    """Copies run, and no kernel."""
+    kernels_ns: float  # kernels run, with or without copies, and not only those of collectives
+    collectives_ns: float  # only kernels of collectives run
+    copies_ns: float  # copies run, and no kernel
     memsets_ns: float
     idle_ns: Mapping[str, float]
     """Idle time of the step without the profiler, by cause, in the proportions of the trace."""

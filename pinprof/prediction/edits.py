@@ -33,18 +33,13 @@ COPY_START_NS = 2_000.0  # a pinned copy takes this long in addition to the time
 class Edits:
     """What a change affects, mostly rows of the trace; with all defaults it changes nothing."""
 
-    unwaited: frozenset[int] = frozenset()
-    """Stalls that are removed."""
-    pinned: frozenset[int] = frozenset()
-    """Copies whose host side becomes pinned."""
-    unblocked: frozenset[int] = frozenset()
-    """Stalls of blocking copies that become asynchronous ones."""
-    ahead: frozenset[int] = frozenset()
-    """HtoD copies that are made one step ahead."""
+    unwaited: frozenset[int] = frozenset()  # stalls that are removed
+    pinned: frozenset[int] = frozenset()  # copies whose host side becomes pinned
+    unblocked: frozenset[int] = frozenset()  # stalls of blocking copies that become asynchronous ones
+    ahead: frozenset[int] = frozenset()  # HtoD copies that are made one step ahead
     pinned_gbps: float | None = None
     machine: PinnedRates | None = None
-    removed_ops: frozenset[int] = frozenset()
-    """Ops that are removed."""
+    removed_ops: frozenset[int] = frozenset()  # ops that are removed
     removed_times: frozenset[tuple[int, int, int]] = frozenset()
     """Times of the host that are removed, with the calls made in them: thread, begin and end in ns."""
     removed_works: frozenset[int] = frozenset()
@@ -53,18 +48,12 @@ class Edits:
     """Activities that do the work of others, too, and how much longer they take in ns."""
     graphed: frozenset[int] = frozenset()
     """Calls that become nodes of CUDA graphs: successive ones, without another call between them, are one graph."""
-    fused: frozenset[int] = frozenset()
-    """Calls of optimizers; those of each optimizer step become one call."""
-    stops: frozenset[NotedPauses] = frozenset()
-    """Pauses of the run that are removed; they are not rows of the trace."""
-    without_pauses: bool = False
-    """Whether the long pauses of the host between ops are removed."""
-    most_input_ns: float = inf
-    """The longest time of a step in its DataLoader; 0: batches are always ready."""
-    batch_ns: float = inf
-    """The longest time between batches of a DataLoader's workers, in ns."""
-    pinning_ns: float = 0.0
-    """The least time of a step in which a thread of a DataLoader pins the batches, in ns."""
+    fused: frozenset[int] = frozenset()  # calls of optimizers; those of each optimizer step become one call
+    stops: frozenset[NotedPauses] = frozenset()  # pauses of the run that are removed; they are not rows of the trace
+    without_pauses: bool = False  # whether the long pauses of the host between ops are removed
+    most_input_ns: float = inf  # the longest time of a step in its DataLoader; 0: batches are always ready
+    batch_ns: float = inf  # the longest time between batches of a DataLoader's workers, in ns
+    pinning_ns: float = 0.0  # the least time of a step in which a thread of a DataLoader pins the batches, in ns
 
     def __or__(self, other: "Edits") -> "Edits":
         rows: dict[str, Any] = {name: getattr(self, name) | getattr(other, name) for name in _ROW_FIELDS}

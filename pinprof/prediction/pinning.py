@@ -176,5 +176,4 @@ class Pinning:
     """From which size on copies to the GPU are faster for it; None where that was not measured."""
     fresh: Advice | None = None
     """Whether a tensor that is pinned just for its copy is there sooner; None where that was not measured."""
-    fresh_size: str = ""
-    """How large that tensor was."""
+    fresh_size: str = ""  # how large that tensor was

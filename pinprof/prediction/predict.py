@@ -38,8 +38,7 @@ class Prediction:
     """The step before and after a change; times in ns."""
 
     baseline_ns: float
-    baseline_source: str
-    """`given`, `measured` (recorded by pinprof run), or `estimated`."""
+    baseline_source: str  # `given`, `measured` (recorded by pinprof run), or `estimated`
     predicted_ns: float
     range_ns: RangeNs
     bound_before: str

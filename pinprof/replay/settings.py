@@ -74,8 +74,7 @@ class StepEstimate:
     """The step without the profiler, in ns; None where the trace does not show it."""
 
     step_ns: float | None
-    source: str
-    """`measured` by pinprof in the recorded run, `given` by the user, or `estimated`."""
+    source: str  # `measured` by pinprof in the recorded run, `given` by the user, or `estimated`
     range_ns: RangeNs | None
     """The range of the step. If it was measured, it holds the step with 95 % confidence (for a few steps it is their
     scatter). Otherwise it is its range over the worlds, within the GPU's own work and the traced step."""

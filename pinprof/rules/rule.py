@@ -38,27 +38,20 @@ class Evidence(Placed):
     file: str | None = None
     line: int | None = None
     function: str | None = None
-    at_any_cost: bool = False
-    """Worth a line even if it costs this step nothing."""
+    at_any_cost: bool = False  # worth a line even if it costs this step nothing
     is_irregular: bool = False
     """Whether the cost is that of irregular steps: it comes on top of the regular step, and is saved whole."""
-    edits: Edits = NO_EDITS
-    """What its fix changes in the recorded program; nothing if a replay cannot tell."""
+    edits: Edits = NO_EDITS  # what its fix changes in the recorded program; nothing if a replay cannot tell
     at_most: Edits = NO_EDITS
     """If a replay cannot tell the saving: more than the fix changes, which bounds what the fix saves."""
-    then: "Further | None" = None
-    """What the fix makes possible."""
-    figures: str = ""
-    """The numbers alone, which follow the place in a list of sites."""
+    then: "Further | None" = None  # what the fix makes possible
+    figures: str = ""  # the numbers alone, which follow the place in a list of sites
     sites: "tuple[Evidence, ...]" = ()
     """The evidence at each site, the costliest first, if one fix is for several sites. The other fields are then of all
     sites together; the place is that of the costliest site with a line."""
-    title: str = ""
-    """A title that is more exact than that of its rule."""
-    fix: str = ""
-    """What to do, in words, if the trace allows more exact advice than the rule."""
-    keep: str = ""
-    """What must replace a wait that the fix removes, as a clause; empty if nothing must."""
+    title: str = ""  # a title that is more exact than that of its rule
+    fix: str = ""  # what to do, in words, if the trace allows more exact advice than the rule
+    keep: str = ""  # what must replace a wait that the fix removes, as a clause; empty if nothing must
 
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
@@ -153,34 +146,21 @@ class Rule:
     """What its change, made as `safe_if` says, does to the numbers: "equal" is what tests/rules/test_fix_code.py holds.
     None where that is open: they may be wrong before, or it depends on the op."""
     why: str
-    fix: str
-    """What to do, in words."""
-    before: str
-    """An example of the code that it finds; if there are several, each further one begins with `# or …`."""
-    code: str
-    """What to write instead. It runs as it stands and has the same result: tests/rules/test_fix_code.py."""
-    safe_if: str
-    """On what condition the fix is right."""
-    near_miss: str
-    """An example of similar code that is fine."""
-    short: str = ""
-    """Its change in 22 characters, for a table; empty if it saves no time."""
-    search: Search | None = None
-    """None for what no trace shows, only a running program under `pinprof.guard()`."""
-    figures: tuple[FigureKind, ...] | None = None
-    """The figures that it rests on, if they are not those of its family."""
-    answers: tuple[LimitName, ...] = ()
-    """The limits of the step that it answers, by name."""
-    what_if: str = ""
-    """Options of `pinprof whatif` that make its change in the recorded program."""
-    change: Change | None = None
-    """What it changes in the line of the finding; None if another line is to change."""
+    fix: str  # what to do, in words
+    before: str  # an example of the code that it finds; if there are several, each further one begins with `# or …`
+    code: str  # what to write instead. It runs as it stands and has the same result: tests/rules/test_fix_code.py
+    safe_if: str  # on what condition the fix is right
+    near_miss: str  # an example of similar code that is fine
+    short: str = ""  # its change in 22 characters, for a table; empty if it saves no time
+    search: Search | None = None  # None for what no trace shows, only a running program under `pinprof.guard()`
+    figures: tuple[FigureKind, ...] | None = None  # the figures that it rests on, if they are not those of its family
+    answers: tuple[LimitName, ...] = ()  # the limits of the step that it answers, by name
+    what_if: str = ""  # options of `pinprof whatif` that make its change in the recorded program
+    change: Change | None = None  # what it changes in the line of the finding; None if another line is to change
     of_whole_step: bool = False
     """Whether it launches the whole step in another way: what a line need not launch comes before it."""
-    causes: tuple[str, ...] = ()
-    """Causes of waits that the rule is for."""
-    guards: bool = False
-    """Whether it is for waits that guard a copy in flight, whatever their cause."""
+    causes: tuple[str, ...] = ()  # causes of waits that the rule is for
+    guards: bool = False  # whether it is for waits that guard a copy in flight, whatever their cause
     exposures: tuple[tuple[str, str], ...] = ()
     """The reasons why copies are exposed, each with a direction, that the rule explains."""
     weighs_pinning: bool = False
@@ -231,14 +211,11 @@ class Finding:
     severity: Severity
     """`high`, `medium` or `low`, by the share of the step that the fix of all its sites saves, or by that of the cost
     where no replay is made; `suspect` for a hazard, which may be none."""
-    evidence: Evidence
-    """Of all its sites together."""
-    saving: Saving | None = None
-    """If only this were fixed, at all its sites; None if a replay cannot tell."""
+    evidence: Evidence  # of all its sites together
+    saving: Saving | None = None  # if only this were fixed, at all its sites; None if a replay cannot tell
     most_ns: float | None = None
     """What it saves at most, if a replay cannot tell its saving; None if it cannot tell that either."""
-    with_then: Saving | None = None
-    """If `evidence.then` were done as well; None if that saves no more."""
+    with_then: Saving | None = None  # if `evidence.then` were done as well; None if that saves no more
     alone: tuple[Saving | None, ...] = ()
     """If only one of `evidence.sites` were fixed, in their order; empty without a replay of any."""
 

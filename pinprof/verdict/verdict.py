@@ -45,12 +45,9 @@ class LimitCost:
 class Verdict:
     """Why a step is long; times in ns."""
 
-    cause: LimitName | None
-    """The limit that costs most in nearly all worlds; None where there is none."""
-    step_ns: float | None
-    """The step without the profiler, whose costs these are."""
-    costs: tuple[LimitCost, ...] = ()
-    """What each cause costs, the largest first; they overlap and do not add up."""
+    cause: LimitName | None  # the limit that costs most in nearly all worlds; None where there is none
+    step_ns: float | None  # the step without the profiler, whose costs these are
+    costs: tuple[LimitCost, ...] = ()  # what each cause costs, the largest first; they overlap and do not add up
     idle: tuple[tuple[LimitName, float], ...] = ()
     """The idle time of the busiest GPU in the step without the profiler, divided among the limits that explain it, the
     largest first; what no limit explains is left out."""

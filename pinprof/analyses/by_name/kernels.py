@@ -43,8 +43,7 @@ class KindTime:
     tensor_core_ns: int | None
     """The part on tensor cores, judged by names; None where the kind has no use for them, or no name
     shows it."""
-    unknown_ns: int = 0
-    """The part whose names do not tell; 0 where the kind has no use for tensor cores."""
+    unknown_ns: int = 0  # the part whose names do not tell; 0 where the kind has no use for tensor cores
 
 
 def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
@@ -102,12 +101,9 @@ class KernelTime:
     name: str
     count: int
     time_ns: int
-    kind: str
-    """What they do, one of `KERNEL_KINDS`; if they are of several kinds, the one with most time."""
-    communication: bool
-    """Whether they are kernels of collectives, whose time includes waits for other ranks."""
-    lanes: tuple[GpuStream, ...]
-    """Where they run, the stream with most time first."""
+    kind: str  # what they do, one of `KERNEL_KINDS`; if they are of several kinds, the one with most time
+    communication: bool  # whether they are kernels of collectives, whose time includes waits for other ranks
+    lanes: tuple[GpuStream, ...]  # where they run, the stream with most time first
     op: str | None
     """The outermost op, without autograd's nodes, that launches most of their time; None where no op does."""
     origin: Origin
@@ -117,20 +113,14 @@ class KernelTime:
 class KernelSums:
     """The kernels that the complete steps launched; times in ns."""
 
-    rows: tuple[KernelTime, ...]
-    """The costliest names."""
-    kinds: tuple[KindTime, ...]
-    """All kernels by what they do, the costliest kind first."""
-    names: int
-    """How many names there are."""
-    left_ns: int
-    """Time of the names that are left out."""
-    time_ns: int
-    """Time of all kernels, each by itself."""
+    rows: tuple[KernelTime, ...]  # the costliest names
+    kinds: tuple[KindTime, ...]  # all kernels by what they do, the costliest kind first
+    names: int  # how many names there are
+    left_ns: int  # time of the names that are left out
+    time_ns: int  # time of all kernels, each by itself
     busy_ns: int
     """How long GPUs work on what the complete steps launched, copies and memsets with it; the sum of all GPUs."""
-    devices: int
-    """How many GPUs run kernels."""
+    devices: int  # how many GPUs run kernels
 
 
 def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:

@@ -21,14 +21,11 @@ class OpTime:
 
     name: str
     count: int
-    own_ns: int
-    """Their time without that of ops that they call."""
-    stall_ns: int | None
-    """The part of their own time in calls that can block; None if it is withheld."""
+    own_ns: int  # their time without that of ops that they call
+    stall_ns: int | None  # the part of their own time in calls that can block; None if it is withheld
     kernels: int | None
     """Kernels that they launch themselves, not through an op that they call; None if kernels are withheld."""
-    kernel_ns: int | None
-    """How long these kernels run."""
+    kernel_ns: int | None  # how long these kernels run
     origin: Origin
 
 

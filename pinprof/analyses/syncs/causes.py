@@ -21,32 +21,23 @@ _NEW_TENSOR_OPS = _SCALAR_OPS | _COPY_OPS | {"aten::lift_fresh", "aten::detach"}
 class Cause:
     """A cause of waits."""
 
-    label: str
-    """What the host calls, or what happens in the call; text in backticks is code."""
+    label: str  # what the host calls, or what happens in the call; text in backticks is code
     colour: str
     """The colour of its kind of remedy, see `pinprof.ground.hues`: read later, copy otherwise, remove, keep memory."""
     _: KW_ONLY
-    ops: tuple[str, ...] = ()
-    """Ops whose calls have this cause; of several around a call the outermost decides."""
+    ops: tuple[str, ...] = ()  # ops whose calls have this cause; of several around a call the outermost decides
     methods: tuple[str, ...] = ()
     """Methods of tensors that have this cause; methods and functions count before the ops inside."""
-    functions: tuple[str, ...] = ()
-    """Parts of the names of Python functions that have this cause."""
+    functions: tuple[str, ...] = ()  # parts of the names of Python functions that have this cause
     calls: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Calls in Python with this cause, named as in `pinprof.program.frames`: the outermost ops that each runs when it
     waits, besides the op of its own name, or the runtime calls that it makes outside of ops."""
-    call_kind: int | None = None
-    """The kind of call of `trace.calls` that has this cause if nothing else names one."""
-    copy: str = ""
-    """The direction of the copy, if the call that makes it also waits for it."""
-    gives_size: bool = False
-    """Whether values on the GPU decide how large its result is."""
-    goes_with_op: bool = False
-    """Whether the fix removes the whole op: its kernels, its copy, and the host's time in it."""
-    is_blocking_copy: bool = False
-    """Whether `non_blocking=True` removes it."""
-    goes_with_copies: bool = False
-    """Whether it is a wait for copies to the GPU, and disappears with them."""
+    call_kind: int | None = None  # the kind of call of `trace.calls` that has this cause if nothing else names one
+    copy: str = ""  # the direction of the copy, if the call that makes it also waits for it
+    gives_size: bool = False  # whether values on the GPU decide how large its result is
+    goes_with_op: bool = False  # whether the fix removes the whole op: its kernels, its copy, and the host's time in it
+    is_blocking_copy: bool = False  # whether `non_blocking=True` removes it
+    goes_with_copies: bool = False  # whether it is a wait for copies to the GPU, and disappears with them
     held_up: str = ""
     """The host's time in it, in words; only of causes for which a launch takes long without a wait for the GPU."""
 

@@ -61,22 +61,18 @@ class BareSite(Placed):
     """Waits of one cause at one place, without what they cost."""
 
     cause: str
-    op: str | None
-    """The outermost op around the call, as the user called it."""
-    call: str
-    """The runtime call with most of the stall: a blocking copy has two, the copy and the synchronize after it."""
+    op: str | None  # the outermost op around the call, as the user called it
+    call: str  # the runtime call with most of the stall: a blocking copy has two, the copy and the synchronize after it
     file: str | None
     line: int | None
     """The line of the call in the user's own code, if pinprof recorded it or the source has only one such line."""
-    function: str | None
-    """The innermost function of the user's own code around the call."""
+    function: str | None  # the innermost function of the user's own code around the call
     stack: tuple[str, ...]
     """`FILE:LINE:FUNCTION`, innermost first. If `line` was not recorded, lines are those at which functions begin."""
     devices: tuple[int, ...]
     """The GPUs that are idle because of these waits; if none is, the GPUs that the host waits for."""
     thread: str
-    verdict: str
-    """`hidden`, `explicit`, `benign` or `profiler`."""
+    verdict: str  # `hidden`, `explicit`, `benign` or `profiler`
     group: int | None = None
     """The number of its group: if one site of a group is removed alone, its wait only moves to another one."""
     library: Place | None = None
