@@ -15,9 +15,9 @@ from pinprof.analyses.serving import ServingPhase, measure_serving
 from pinprof.analyses.step_parts import Communication, StepParts, measure_communication, measure_parts
 from pinprof.analyses.steps import IrregularStep, StepTimes, irregular_steps, measure_steps, without_irregular
 from pinprof.analyses.syncs.sites import Syncs, measure_syncs
-from pinprof.analyses.whole_run.ledger import UNEXPLAINED, Irregular, WholeRun, sum_up_run
+from pinprof.analyses.whole_run import UNEXPLAINED, Irregular, WholeRun, sum_up_run
 from pinprof.trace.callers import call_places
-from pinprof.trace.lines import SourceLine, period
+from pinprof.trace.lines import SourceLine
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Int64s, Trace
 
@@ -29,12 +29,9 @@ class Details:
     A `Profile` has the sums, and withholds those that the recording cannot show.
     """
 
-    trace: Trace
-    """Its irregular steps count as not complete."""
-    sources: Sources = field(repr=False)
-    """Where the lines of the program are looked up."""
-    irregular: tuple[IrregularStep, ...] = ()
-    """The steps that are unlike the others."""
+    trace: Trace  # its irregular steps count as not complete
+    sources: Sources = field(repr=False)  # where the lines of the program are looked up
+    irregular: tuple[IrregularStep, ...] = ()  # the steps that are unlike the others
 
     @cached_property
     def steps(self) -> StepTimes:
@@ -44,10 +41,7 @@ class Details:
     @cached_property
     def whole_run(self) -> WholeRun | None:
         """The sums of the whole run; None where pinprof did not record the trace."""
-        watched = self.trace.info.watched
-        waits = [(wait.line.place, period(wait.at, watched.steps)) for wait in watched.waits] if watched else []
-        returning = [(place, every) for place, every in waits if every is not None]
-        return sum_up_run(self.trace.run, returning) if self.trace.run else None
+        return sum_up_run(self.trace.run) if self.trace.run else None
 
     @cached_property
     def receiving_share(self) -> float:

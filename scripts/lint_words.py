@@ -26,7 +26,7 @@ class Phrase:
 
 
 PHRASES = (
-    Phrase(r"\bso many\b", "N, or the name of the number", 4),
+    Phrase(r"\bso many\b", "N, or the name of the number", 3),
     Phrase(r"\bbeside\b", "next to, with, overlapping, besides", 11),
     Phrase(r"\bof late\b", "recently, or since when", 0),
     Phrase(r"\belse(?=[.;:]?(?:[\"'`)]|$))", "otherwise, in front, or what the other case is", 4),

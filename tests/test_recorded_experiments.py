@@ -7,8 +7,7 @@ from recordings import TRACES, analysis_of
 from pinprof.measurement.figures import SYNCS
 from pinprof.measurement.trust.doubt import Known
 from pinprof.prediction import Scenario, predict
-from pinprof.prediction.options import changes_of
-from pinprof.prediction.scenarios import ALL_WAITS, edits_of
+from pinprof.prediction.scenarios import ALL_WAITS, changes_of, edits_of
 from pinprof.report.findings.views import to_do
 from pinprof.report.whatif import prediction_to_text
 
@@ -100,7 +99,7 @@ def test_a_recorded_experiment_shows_what_it_is_about(
 
 
 ADVICE = {
-    "e2.blocking": "Pack the many small copies of this line into one",
+    "e2.blocking": "Pack the many small copies into one",
     "e2.non_blocking-one-synchronize": "Pack the many small copies of the step into one",
     "e6.pinned-source": "The trace shows what takes the time",
     "e7.pin-in-threads-then-copy": "The trace shows what takes the time",

@@ -9,16 +9,7 @@ from typing import Final
 import numpy as np
 
 from pinprof.ground.intervals import Intervals, contains, covered, distinct, length, subtract, union
-from pinprof.trace.tables import (
-    DIRECTIONS,
-    HOST_MEMORIES,
-    MEMCPY,
-    NONE,
-    PAGEABLE,
-    Bools,
-    Int64s,
-    Trace,
-)
+from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, MEMCPY, NONE, PAGEABLE, Bools, Int64s, Trace
 
 
 def total_bytes(sizes: Int64s) -> tuple[int | None, int]:
@@ -35,11 +26,9 @@ class Copied:
     """What was copied; the time counts each copy by itself, in ns."""
 
     count: int
-    bytes: int | None
-    """Of the copies with a recorded size; None if none has one."""
+    bytes: int | None  # of the copies with a recorded size; None if none has one
     time_ns: int
-    bandwidth_gbps: float | None
-    """Bytes per ns (10^9 bytes per second) over the copies whose size is recorded."""
+    bandwidth_gbps: float | None  # bytes per ns (10^9 bytes per second) over the copies whose size is recorded
 
 
 @dataclass(frozen=True)
@@ -59,8 +48,7 @@ class CopyGroup:
 
     direction: str
     host_memory: str
-    unsized: int
-    """Copies whose size is not recorded."""
+    unsized: int  # copies whose size is not recorded
     copied: Copied
     hidden: Hidden
 
@@ -104,10 +92,8 @@ def measure_copies(trace: Trace) -> tuple[CopyGroup, ...]:
 class Exposure:
     """Why no kernel hides a copy."""
 
-    label: str
-    """In short, for tables."""
-    sentence: str
-    """In the words that all reports share."""
+    label: str  # in short, for tables
+    sentence: str  # in the words that all reports share
 
 
 EXPOSURES: Final = {
@@ -147,29 +133,16 @@ about 5 µs on the host and as much until the GPU starts; the rest is room for a
 
 
 @dataclass(frozen=True)
-class DeviceOverlap:
-    """Copy time of one device, in ns; `overlapped_ns + exposed_ns == copy_ns`."""
-
-    device: int
-    copy_ns: int
-    """Length of the union of the device's copies from and to other memory."""
-    overlapped_ns: int
-    """The part under the union of the device's kernels and copies within its memory."""
-    exposed_ns: int
-
-
-@dataclass(frozen=True)
 class Overlap:
-    """Copy time per device, and each copy with the part of the exposed time that is its own and the reason for it."""
+    """Copy time, and each copy with the part of the exposed time that is its own and the reason for it."""
 
-    devices: tuple[DeviceOverlap, ...]
-    row: Int64s
-    """Rows of the copies in `Trace.gpu`."""
+    copy_ns: int  # length of the union of the copies of each device from and to other memory, of all devices
+    overlapped_ns: int  # the part under the union of the device's kernels and copies within its memory
+    row: Int64s  # rows of the copies in `Trace.gpu`
     exposed_ns: Int64s
     """Exposed time of each copy; a moment that several copies share belongs to the one that started first, so these
     add up to the exposed time of the devices."""
-    reason: Int64s
-    """Per copy: index into REASONS."""
+    reason: Int64s  # per copy: index into REASONS
     by_reason: tuple[tuple[str, int, int], ...]
     """Reason, number of copies with exposed time, exposed ns; the longest first."""
 
@@ -181,12 +154,12 @@ class Overlap:
     @property
     def known_ns(self) -> int:
         """The copy time that the recording shows to be hidden or exposed."""
-        return sum(device.copy_ns for device in self.devices) - int(self.exposed_ns[~self.counts].sum())
+        return self.copy_ns - int(self.exposed_ns[~self.counts].sum())
 
     @property
     def fraction(self) -> float | None:
         """The overlapped share of `known_ns`; None without copies."""
-        return sum(device.overlapped_ns for device in self.devices) / self.known_ns if self.known_ns else None
+        return self.overlapped_ns / self.known_ns if self.known_ns else None
 
 
 def measure_overlap(trace: Trace) -> Overlap:
@@ -195,7 +168,7 @@ def measure_overlap(trace: Trace) -> Overlap:
     copies = np.flatnonzero(gpu.category == MEMCPY)
     exposed = np.zeros(len(copies), np.int64)
     reason = np.full(len(copies), REASONS.index("other"))
-    devices = []
+    copy_ns = overlapped_ns = 0
     for device in gpu.of_device:
         rows, kernels = gpu.on(device, gpu.is_transfer), gpu.on(device, gpu.is_compute)
         if not len(rows):
@@ -205,15 +178,14 @@ def measure_overlap(trace: Trace) -> Overlap:
         exposed[on_device] = _exposed(gpu.start_ns[rows], gpu.end_ns[rows], busy)
         reason[on_device] = _reasons(trace, rows, kernels, exposed[on_device])
         copying = gpu.times(rows)
-        hidden = int(covered(busy, copying.start, copying.end).sum())
-        total = length(copying)
-        devices.append(DeviceOverlap(device, total, hidden, total - hidden))
+        copy_ns += length(copying)
+        overlapped_ns += int(covered(busy, copying.start, copying.end).sum())
     sums = [
         (name, int(((reason == code) & (exposed > 0)).sum()), int(exposed[reason == code].sum()))
         for code, name in enumerate(REASONS)
     ]
     by_reason = tuple(sorted((row for row in sums if row[1]), key=lambda row: -row[2]))
-    return Overlap(tuple(devices), copies, exposed, reason, by_reason)
+    return Overlap(copy_ns, overlapped_ns, copies, exposed, reason, by_reason)
 
 
 def exposed_pieces(trace: Trace, device: int) -> tuple[Int64s, Int64s, Int64s]:

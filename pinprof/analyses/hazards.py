@@ -18,8 +18,7 @@ VALUE_MAKING_OP = re.compile(
     r"aten::(rand|empty|zeros|ones|full|arange|linspace|eye|zero_|fill_|(normal|uniform|random)_$)"
 )
 """Names of ops that read no memory: they make values, or overwrite others."""
-IN_PLACE_OP = re.compile(r"aten::\w*[^\W_]_$")
-"""Names of ops that write in place: torch's end with one underscore."""
+IN_PLACE_OP = re.compile(r"aten::\w*[^\W_]_$")  # names of ops that write in place: torch's end with one underscore
 ALLOCATING_OP = re.compile(r"aten::(new_)?empty")
 """Names of ops that allocate memory: the next op writes to new memory, which no copy reads."""
 
@@ -31,10 +30,8 @@ class Touches:
     copy: Int64s
     """Rows of `Trace.gpu`: non-blocking copies of pinned host memory that have not ended when the op begins. The op is
     on the thread that made the copy, before that thread waits or records an event."""
-    op: Int64s
-    """Rows of `Trace.ops`."""
-    is_sized: Bools
-    """Whether an input of the op has the size of the copy; False if the trace has no sizes."""
+    op: Int64s  # rows of `Trace.ops`
+    is_sized: Bools  # whether an input of the op has the size of the copy; False if the trace has no sizes
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,7 @@ class Hazards:
     recording."""
     read: Touches
     """Copies to the host, with an op that may read data before it has arrived; no kernel is launched before the op."""
-    written: Touches
-    """Copies to the GPU, with an op of the same step that may overwrite data before it has been copied."""
+    written: Touches  # copies to the GPU, with an op of the same step that may overwrite data before it has been copied
 
 
 def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
@@ -82,7 +78,6 @@ def measure_hazards(trace: Trace, loading: Intervals) -> Hazards:
 
 
 def _non_blocking(trace: Trace, kind: Int8s, direction: int) -> Int64s:
-    """Return the copies of pinned memory in this direction whose calls did not wait for them."""
     gpu, launch = trace.gpu, trace.links.launch
     copies = np.flatnonzero((gpu.category == MEMCPY) & (gpu.direction == direction) & (gpu.host_memory == PINNED))
     copies = copies[launch[copies] != NONE]
@@ -90,7 +85,6 @@ def _non_blocking(trace: Trace, kind: Int8s, direction: int) -> Int64s:
 
 
 def _writers(trace: Trace, long: Int64s) -> Int64s:
-    """Return which of these ops write in place, in memory that the op before did not allocate."""
     ops = trace.ops
     outermost = np.flatnonzero(trace.links.op_parent == NONE)
     outermost = outermost[np.argsort(ops.thread[outermost], kind="stable")]

@@ -19,8 +19,7 @@ is under a DataLoader, which loads or waits. A call in C counts to the code that
 the program."""
 CODE_KINDS: tuple[CodeKind, ...] = ("user", "torch", "library", "input")
 
-LOADER_FILE = "torch/utils/data/dataloader.py"
-"""All that is called from this file is input."""
+LOADER_FILE = "torch/utils/data/dataloader.py"  # all that is called from this file is input
 
 BACKWARD_IN = ("torch/autograd/__init__.py", "torch/_tensor.py")
 MODULE_FILE = "torch/nn/modules/module.py"
@@ -28,22 +27,17 @@ OPTIMIZERS = "torch/optim/"
 """Files whose frames show the phase of a step: those of the backward pass, of a call of a module, and of optimizers."""
 FUNCTIONS_WITHOUT_LAUNCH = frozenset({"_init_group", "is_available"})
 """Functions of torch, whatever phase they are in, that only collect or ask: they launch nothing."""
-SAMPLED_PHASES = ("backward", "forward", "optimizer")
-ONE_WAY = 0.9
-"""If one function has this share of the samples, the stacks have not parted yet: look at what it calls."""
+ONE_WAY = 0.9  # if one function has this share of the samples, the stacks have not parted yet: look at what it calls
 
 LOCALS_MARK = "<locals>"
 """In the names of functions within functions: mostly wrappers, which are not what somebody calls."""
-IMPORT_FRAME = "<frozen importlib"
-"""The files of the machinery of imports begin like this."""
+IMPORT_FRAME = "<frozen importlib"  # the files of the machinery of imports begin like this
 
 FOR_WORKERS = ("multiprocessing/connection.py", "wait")
 """The function in which a DataLoader waits until a worker has a batch; unpacking a batch calls others."""
-MIN_SAMPLES_IN_LOADER = 20
-"""Fewer samples in a DataLoader do not divide its time."""
+MIN_SAMPLES_IN_LOADER = 20  # fewer samples in a DataLoader do not divide its time
 
-NORMAL_QUANTILE = 1.96
-"""Standard deviations of a normal distribution that hold 95 % of it."""
+NORMAL_QUANTILE = 1.96  # standard deviations of a normal distribution that hold 95 % of it
 
 
 class _Line(NamedTuple):
@@ -58,14 +52,11 @@ class HostPlace(Placed):
     """A line or a function, and how many samples it is in."""
 
     file: str
-    line: int | None
-    """None for a function, and where only that is certain."""
+    line: int | None  # None for a function, and where only that is certain
     function: str
     origin: CodeOrigin
-    own: int
-    """Samples in which it is the innermost Python code; calls in C that it makes count to it."""
-    total: int
-    """Samples in which it is in the stack."""
+    own: int  # samples in which it is the innermost Python code; calls in C that it makes count to it
+    total: int  # samples in which it is in the stack
 
 
 class LibraryCall(NamedTuple):
@@ -85,16 +76,13 @@ class LibraryCall(NamedTuple):
 class CalledLine(Placed):
     """A line of the program, and the kinds of the samples in which it was the program's innermost line."""
 
-    file: str | None
-    """None for samples without any line of the program."""
+    file: str | None  # None for samples without any line of the program
     line: int | None
     function: str | None
-    kinds: tuple[tuple[CodeKind, int], ...]
-    """Samples by kind, most first."""
+    kinds: tuple[tuple[CodeKind, int], ...]  # samples by kind, most first
     libraries: tuple[tuple[LibraryCall, int], ...] = ()
     """Its samples of kind `library`, and those in torch's bookkeeping, by what it calls, most first."""
-    imports: int = 0
-    """Its samples in imports, which a program does once."""
+    imports: int = 0  # its samples in imports, which a program does once
     parts: tuple[tuple[str, int], ...] = ()
     """Its samples by what it calls, most first: a phase of the step, otherwise the function in which the stacks
     part."""
@@ -102,8 +90,7 @@ class CalledLine(Placed):
     """Its samples of kind `torch` in code that launches nothing, as listing the parameters of a module."""
     library_lines: tuple[tuple[Place, int], ...] = ()
     """Its samples of kind `library` by their innermost line, most first, without those in networks."""
-    in_networks: int = 0
-    """Its samples of kind `library` in networks that libraries define: their code launches ops."""
+    in_networks: int = 0  # its samples of kind `library` in networks that libraries define: their code launches ops
 
     @property
     def count(self) -> int:
@@ -115,20 +102,14 @@ class CalledLine(Placed):
 class HostSums:
     """What the samples add up to; all figures count samples."""
 
-    samples: int
-    """All samples whose stacks are kept; the sums below divide them."""
-    folded: int
-    """Further samples, of stacks that are not kept."""
+    samples: int  # all samples whose stacks are kept; the sums below divide them
+    folded: int  # further samples, of stacks that are not kept
     steps: int
     interval_ms: float
-    kinds: tuple[tuple[CodeKind, int], ...]
-    """They add up to all samples, most first."""
-    called: tuple[CalledLine, ...]
-    """By the program's innermost line, most first; they add up to all samples."""
-    lines: tuple[HostPlace, ...]
-    """By line of any code, most of its own first."""
-    functions: tuple[HostPlace, ...]
-    """The same by function."""
+    kinds: tuple[tuple[CodeKind, int], ...]  # they add up to all samples, most first
+    called: tuple[CalledLine, ...]  # by the program's innermost line, most first; they add up to all samples
+    lines: tuple[HostPlace, ...]  # by line of any code, most of its own first
+    functions: tuple[HostPlace, ...]  # the same by function
 
     def share(self, count: float) -> float:
         """Return a number of samples as a share of the time."""
@@ -269,7 +250,6 @@ def _parted(stacks: Mapping[tuple[str, ...], int]) -> Counter[str]:
 
 
 def _library_call(below: list[HostFrame]) -> LibraryCall:
-    """Return the call of a library in the frames that the program's innermost line calls."""
     inner = [frame for frame in below if not frame.file.startswith("<") and LOCALS_MARK not in frame.function] or below[
         -1:
     ]

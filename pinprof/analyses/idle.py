@@ -17,16 +17,11 @@ class Idle:
     """The times in which one device is idle, a row each, and the facts that show their causes."""
 
     times: Intervals
-    queued: Bools
-    """Whether the next activity was launched before the idle time began, or waited during most of it."""
-    launched: Bools
-    """Whether the launch of the next activity is known."""
-    blocked: Bools
-    """Whether the host was blocked when the idle time began, or a wait of the host had just ended."""
-    input: Intervals
-    """When the host asked for a batch."""
-    communication: Intervals
-    """When the host was in a collective."""
+    queued: Bools  # whether the next activity was launched before the idle time began, or waited during most of it
+    launched: Bools  # whether the launch of the next activity is known
+    blocked: Bools  # whether the host was blocked when the idle time began, or a wait of the host had just ended
+    input: Intervals  # when the host asked for a batch
+    communication: Intervals  # when the host was in a collective
 
     def mostly(self, times: Intervals) -> Bools:
         """Return for each idle time whether most of it lies in `times`."""
@@ -37,12 +32,9 @@ class Idle:
 class IdleCause:
     """Why a GPU is idle."""
 
-    holds: Callable[[Idle], Bools]
-    """For which idle times this is the cause, unless an earlier cause holds."""
-    does: str
-    """What the GPU does meanwhile, to follow "the GPU"."""
-    why: str
-    """Why the GPU is idle, as a clause that stands by itself."""
+    holds: Callable[[Idle], Bools]  # for which idle times this is the cause, unless an earlier cause holds
+    does: str  # what the GPU does meanwhile, to follow "the GPU"
+    why: str  # why the GPU is idle, as a clause that stands by itself
     bound: Literal["host", "input", "communication"]
     """What sets the pace of a step that is idle for this cause; where work is queued it may be the GPU itself."""
 
@@ -95,13 +87,11 @@ class DeviceTime:
 
     device: int
     span_ns: int
-    busy_ns: int
-    """Union of kernels, copies and memsets."""
+    busy_ns: int  # union of kernels, copies and memsets
     kernel_ns: int
     memcpy_ns: int
     idle_ns: int
-    idle_by_cause: tuple[tuple[str, int], ...]
-    """(cause, ns), the longest first; they add up to `idle_ns`."""
+    idle_by_cause: tuple[tuple[str, int], ...]  # (cause, ns), the longest first; they add up to `idle_ns`
 
 
 @dataclass(frozen=True)
@@ -110,8 +100,7 @@ class IdleGaps:
 
     device: int
     times: Intervals
-    cause: Int64s
-    """Per gap: index into IDLE_CAUSES."""
+    cause: Int64s  # per gap: index into IDLE_CAUSES
 
 
 def idle_gaps(

@@ -25,10 +25,8 @@ update."""
 MAX_MEDIANS_OF_LAUNCH = 10
 """The time before a launch counts as its cost up to this multiple of the median. Beyond that the host does other work,
 waits, or loads the kernel."""
-MAX_LAUNCH_NAMES = 50
-"""Ops, and modules, that are kept: those with most launches."""
+MAX_LAUNCH_NAMES = 50  # ops, and modules, that are kept: those with most launches
 LONGEST_LAUNCH_NAME_CHARS = 200
-"""Characters of the name of an op that are kept."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +53,10 @@ def measure_slow_launches(trace: Trace, stalls: Int64s, divisor: int) -> SlowLau
 class LaunchSums:
     """The launches of a phase, or of all ops or modules with one name; sums per step, in ns as traced."""
 
-    name: str | None
-    """None for launches outside of all ops or modules."""
-    launches: float
-    """Calls that launch kernels."""
-    host_ns: float
-    """The host's time before these launches, each counted from the launch before."""
-    kernel_ns: float
-    """How long the kernels run."""
+    name: str | None  # None for launches outside of all ops or modules
+    launches: float  # calls that launch kernels
+    host_ns: float  # the host's time before these launches, each counted from the launch before
+    kernel_ns: float  # how long the kernels run
 
 
 @dataclass(frozen=True)
@@ -71,8 +65,7 @@ class Launches:
 
     per_step: float
     median_kernel_ns: float
-    host_ns: float
-    """The host's time per launch, without waits and long pauses: the median from one launch to the next."""
+    host_ns: float  # the host's time per launch, without waits and long pauses: the median from one launch to the next
     many_ns: float
     """The most of the host's time per step that launches can take: the times from one launch to the next, each limited
     to `MAX_MEDIANS_OF_LAUNCH` medians; 0 if a step has few launches."""
@@ -150,12 +143,9 @@ PAUSE_MEANING = "Python code, a sleep, or a call that is not recorded"
 class Pause:
     """The longest time per step in which the training threads ran no op and no call; gaps within ops do not count."""
 
-    time_ns: float
-    """Median over the complete steps."""
-    after: str
-    """The op or call before it; empty at the beginning of the step."""
-    before: str
-    """The op or call after it; empty at the end of the step."""
+    time_ns: float  # median over the complete steps
+    after: str  # the op or call before it; empty at the beginning of the step
+    before: str  # the op or call after it; empty at the end of the step
 
     @property
     def between(self) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,41 +19,37 @@ IN_PROCESS_LOADER = re.compile(re.escape(LOADER_PREFIX) + ".*SingleProcess", re.
 
 
 @dataclass(frozen=True)
-class LoaderSums:
-    """How long the main thread waits for the next batch; times in ns."""
+class LoaderWaits:
+    """The waits of the main thread for the next batch; times in ns."""
 
     waits: int
     wait_ns: int
-    wait_in_steps_ns: int
-    """The part that began in complete steps."""
+    wait_in_steps_ns: int  # the part that began in complete steps
     pinned: bool | None
     """Whether the batches of the steps came from pinned memory; None if none were copied to the device, or mixed."""
-    pin_thread: bool
-    """Whether a DataLoader has a pin-memory thread."""
+    pin_thread: bool  # whether a DataLoader has a pin-memory thread
     pins: bool | None
     """Whether the DataLoader pins (`pin_memory=True`); None where the trace does not show it.
 
     Pageable batches do not show it: a DataLoader does not pin batches of a class without a method `pin_memory()`.
     """
-    in_process: bool
-    """Whether the main process makes the batches itself (`num_workers=0`)."""
+    in_process: bool  # whether the main process makes the batches itself (`num_workers=0`)
+    times: Intervals
 
     @property
     def by_workers(self) -> bool:
         """Whether workers make the batches. A trace does not show whether they keep up without the profiler."""
         return self.waits > 0 and not self.in_process
 
-
-@dataclass(frozen=True)
-class LoaderWaits(LoaderSums):
-    """The waits of the main thread for the next batch."""
-
-    times: Intervals
+    @property
+    def has_unpinned(self) -> bool:
+        """Whether the pageable memory that is copied to the GPU is that of its batches."""
+        return self.waits > 0 and self.pinned is False
 
     @property
-    def sums(self) -> LoaderSums:
-        """The same without the time of each wait."""
-        return LoaderSums(**{field.name: getattr(self, field.name) for field in fields(LoaderSums)})
+    def shares_unpinned(self) -> bool:
+        """Whether workers share these batches, so that who copies one also unmaps it."""
+        return self.by_workers and self.has_unpinned
 
 
 def measure_loader(trace: Trace) -> LoaderWaits:
@@ -111,7 +107,6 @@ def _pins(trace: Trace, times: Intervals, *, pin_thread: bool, in_process: bool)
 
 
 def _any_within(times: Intervals, trace: Trace, events: HostEvents, has_name: Callable[[str], bool]) -> bool:
-    """Return whether the main thread has one of the wanted events in its waits for a batch."""
     rows = np.flatnonzero(events.named(has_name) & trace.has_role("main")[events.thread])
     return bool(covered(times, events.start_ns[rows], events.end_ns[rows]).any())
 

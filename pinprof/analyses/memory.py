@@ -18,16 +18,12 @@ class MemoryPeak:
     """The most memory that was allocated on a GPU in the recording, and where that was first reached."""
 
     device: int
-    allocated_bytes: int
-    """The memory that tensors held at the peak."""
+    allocated_bytes: int  # the memory that tensors held at the peak
     reserved_bytes: int | None
     """The most that the allocator took from the GPU in the recording; None where that was not recorded."""
-    step: int | None
-    """The number of the step of the peak; None where it was in no step."""
-    step_fraction: float | None
-    """The part of that step that had passed at the peak."""
-    op: str | None
-    """The innermost op at the peak that does more than allocate memory."""
+    step: int | None  # the number of the step of the peak; None where it was in no step
+    step_fraction: float | None  # the part of that step that had passed at the peak
+    op: str | None  # the innermost op at the peak that does more than allocate memory
 
 
 def measure_memory(trace: Trace) -> tuple[MemoryPeak, ...]:

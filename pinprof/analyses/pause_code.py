@@ -20,8 +20,6 @@ from pinprof.trace.tables import NONE, Int64s, Trace
 
 MAIN_SHARE_OF_CALLER: Final = 0.5
 """A function that takes a larger share of its caller's time than this is where the time goes."""
-MIN_SHARE_OF_LIBRARY: Final = 0.1
-"""A function that takes a smaller share of a library's time is not named."""
 PROFILERS: Final = ("torch/profiler/", *OWN_FILES)
 """Files of profilers: without a profiler the step does not have their time."""
 WRAPPER_FUNCTIONS: Final = frozenset(
@@ -34,12 +32,9 @@ WRAPPER_FUNCTIONS: Final = frozenset(
 class PausedCode:
     """What runs in the pauses of the complete steps; times in ns."""
 
-    total_ns: float
-    """The length of all pauses in which a Python function is open."""
-    outside_ns: float
-    """The part in calls into torch that run no op: no Python code runs there."""
-    places: tuple[PauseCode, ...]
-    """The rest by place, the longest first."""
+    total_ns: float  # the length of all pauses in which a Python function is open
+    outside_ns: float  # the part in calls into torch that run no op: no Python code runs there
+    places: tuple[PauseCode, ...]  # the rest by place, the longest first
 
 
 class _Tree(NamedTuple):
@@ -47,14 +42,10 @@ class _Tree(NamedTuple):
 
     parent: Int64s
     name: Int64s
-    row: Int64s
-    """One of its calls: a row of `Trace.functions`."""
-    own_ns: Int64s
-    """Time in pauses, without the functions that it calls."""
-    paused_ns: Int64s
-    """Time in pauses, with them."""
-    launches: Int64s
-    """How many calls launch work in it, and in the functions that it calls."""
+    row: Int64s  # one of its calls: a row of `Trace.functions`
+    own_ns: Int64s  # time in pauses, without the functions that it calls
+    paused_ns: Int64s  # time in pauses, with them
+    launches: Int64s  # how many calls launch work in it, and in the functions that it calls
 
 
 def code_in_pauses(trace: Trace, sources: Sources, pauses: Intervals) -> PausedCode | None:
@@ -120,14 +111,11 @@ def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | No
 class _Key(NamedTuple):
     """Identifies a place: the user's function, what it calls, and the library's functions and package."""
 
-    user: int
-    """A node, -1 for none."""
-    called: int
-    """The node that the user's function calls, -1 for itself."""
+    user: int  # a node, -1 for none
+    called: int  # the node that the user's function calls, -1 for itself
     library: tuple[str, ...]
     package: str
-    node: int = NONE
-    """The library's function; -1 where its time belongs to the function that calls it."""
+    node: int = NONE  # the library's function; -1 where its time belongs to the function that calls it
 
     @property
     def is_own_code(self) -> bool:
@@ -162,16 +150,7 @@ class _Walk:
             place, first = self._place(key), key.library[0] if key.library else ""
             known = merged.get((place, key.package, first))
             merged[place, key.package, first] = (
-                replace(known, ns=known.ns + ns)
-                if known
-                else PauseCode(
-                    *place,
-                    key.library,
-                    key.package,
-                    ns,
-                    self._between(key) if place.line is None else None,
-                    self._shared(key.node) if key.node != NONE else (),
-                )
+                replace(known, ns=known.ns + ns) if known else PauseCode(*place, key.library, key.package, ns)
             )
         return sorted(merged.values(), key=lambda code: -code.ns)
 
@@ -277,47 +256,8 @@ class _Walk:
             if place is not None and not _says_nothing(place):
                 named = node
 
-    def _shared(self, node: int) -> tuple[tuple[str, float], ...]:
-        """Return the functions within a node that share its time; none where it is the time of one."""
-        least_ns, open_nodes, parts = MIN_SHARE_OF_LIBRARY * self._tree.paused_ns[node], [node], []
-        while open_nodes:
-            around = open_nodes.pop()
-            of_python = (child for child in self._children[around] if frame(self._name(child)))
-            below = [child for child in of_python if self._tree.paused_ns[child] >= least_ns]
-            at, ns = frame(self._name(around)), float(self._tree.paused_ns[around])
-            if sum(float(self._tree.paused_ns[child]) for child in below) > MAIN_SHARE_OF_CALLER * ns:
-                open_nodes += below
-            elif at is not None and not _says_nothing(at):
-                parts.append((at.function, ns))
-        return tuple(sorted(parts, key=lambda part: -part[1])) if len(parts) > 1 else ()
-
     def _name(self, node: int) -> str:
         return self._trace.functions.names[self._tree.name[node]]
-
-    def _between(self, key: _Key) -> tuple[int, int] | None:
-        """Return the lines of the calls around most of the time that a function of the program takes itself."""
-        functions = self._trace.functions
-        if not key.is_own_code:
-            return None
-        row = self._tree.row[key.user]
-        calls = np.flatnonzero(self._trace.links.function_parent == row)
-        calls = calls[np.argsort(functions.start_ns[calls], kind="stable")]
-        own = covered(self._pauses, functions.end_ns[calls[:-1]], functions.start_ns[calls[1:]])
-        if not own.any():
-            return None
-        edges = covered(self._pauses, functions.start_ns[[row]], functions.start_ns[calls[:1]]) + covered(
-            self._pauses, functions.end_ns[calls[-1:]], functions.end_ns[[row]]
-        )
-        pairs = functions.name[calls[:-1]].astype(np.int64) * len(functions.names) + functions.name[calls[1:]]
-        _, which = np.unique(pairs, return_inverse=True)
-        sums = np.bincount(which, own)
-        if sums.max() <= MAIN_SHARE_OF_CALLER * (sums.sum() + edges.sum()):
-            return None
-        first = int(np.flatnonzero((which == sums.argmax()) & (own > 0))[0])
-        rows = np.array([row, row], np.int32)
-        lines, which = places_of(self._trace, UserCalls(rows, calls[first : first + 2].astype(np.int32)), self._sources)
-        before, after = (place.line if (place := lines[number]) else None for number in which.tolist())
-        return (before, after) if before is not None and after is not None and before < after else None
 
     def _place(self, key: _Key) -> Place:
         if key.user == NONE:

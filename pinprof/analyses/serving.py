@@ -32,30 +32,22 @@ class MarkedBatch(NamedTuple):
     """What a mark says of a batch."""
 
     phase: str
-    requests: int | None
-    """None where unknown, as `tokens`."""
-    tokens: int | None
-    """Those that its requests put in and that it makes."""
+    requests: int | None  # None where unknown, as `tokens`
+    tokens: int | None  # those that its requests put in and that it makes
 
 
 @dataclass(frozen=True)
 class ServingPhase:
     """The batches of a phase in the whole steps; times in ns, all but `count` means of a batch."""
 
-    name: str
-    """`prefill`, `decode`, `mixed`, or `other`, as a draft of speculative decoding."""
+    name: str  # `prefill`, `decode`, `mixed`, or `other`, as a draft of speculative decoding
     count: int
     requests: float | None
-    tokens: float | None
-    """None where the trace does not count them, as `requests`."""
-    step_ns: float
-    """From the begin of a batch to that of the next one."""
-    launches: float
-    """Calls that launch work; that of a graph is one."""
-    graphs: float
-    """Calls that launch a CUDA graph."""
-    idle_ns: float
-    """In which the busiest GPU has no work."""
+    tokens: float | None  # None where the trace does not count them, as `requests`
+    step_ns: float  # from the begin of a batch to that of the next one
+    launches: float  # calls that launch work; that of a graph is one
+    graphs: float  # calls that launch a CUDA graph
+    idle_ns: float  # in which the busiest GPU has no work
     fills: tuple[tuple[str, float], ...]
     """What the server marks in the idle time, the longest first, with the time of it; without marks, ops and Python.
     Only the threads of the batches count: what another thread does meanwhile does not hold up the GPU."""

@@ -18,17 +18,12 @@ class StepParts:
     """The complete steps of one device; times in ns, one entry per step, and the parts add up to `length_ns`."""
 
     device: int
-    step: Int64s
-    """Indices into `Trace.steps`."""
-    length_ns: Int64s
-    """From the end of the GPU work of the step before to the end of its own."""
-    compute_ns: Int64s
-    """Kernels run, and no copy."""
+    step: Int64s  # indices into `Trace.steps`
+    length_ns: Int64s  # from the end of the GPU work of the step before to the end of its own
+    compute_ns: Int64s  # kernels run, and no copy
     both_ns: Int64s
-    copy_ns: Int64s
-    """Copies run, and no kernel."""
-    memset_ns: Int64s
-    """Only memsets run."""
+    copy_ns: Int64s  # copies run, and no kernel
+    memset_ns: Int64s  # only memsets run
     idle_ns: Int64s
     collective_ns: Int64s
     """The part of `compute_ns` in which only kernels of collectives run; they may mostly wait for other ranks."""
@@ -44,16 +39,12 @@ class MeanStep:
     """
 
     device: int
-    compute_ns: float
-    """Kernels run, and no copy."""
+    compute_ns: float  # kernels run, and no copy
     both_ns: float
-    copy_ns: float
-    """Copies run, and no kernel: the exposed copy time."""
-    memset_ns: float
-    """Only memsets run."""
+    copy_ns: float  # copies run, and no kernel: the exposed copy time
+    memset_ns: float  # only memsets run
     idle_ns: float
-    collective_ns: float = 0.0
-    """The part of `compute_ns` in which no kernels run but those of collectives."""
+    collective_ns: float = 0.0  # the part of `compute_ns` in which no kernels run but those of collectives
 
     @property
     def work_ns(self) -> float:
@@ -171,12 +162,9 @@ class Communication:
     """Collectives of one rank in its complete steps; times in ns."""
 
     collectives: Collectives
-    steps_ns: Int64s
-    """When each step begins that was recorded whole."""
-    time_ns: int
-    """The time in which a kernel of a collective runs, waits for other ranks included."""
-    exposed_ns: int
-    """The part of it in which no other kernel runs on the device."""
+    steps_ns: Int64s  # when each step begins that was recorded whole
+    time_ns: int  # the time in which a kernel of a collective runs, waits for other ranks included
+    exposed_ns: int  # the part of it in which no other kernel runs on the device
 
 
 def measure_communication(trace: Trace) -> Communication:

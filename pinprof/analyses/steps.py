@@ -23,17 +23,13 @@ class StepTimes:
     source: str
     marker: str
     count: int
-    host_ns: float | None
-    """Median time between the starts of consecutive steps on the host."""
-    device_ns: float | None
-    """Mean time between the ends of the GPU work that consecutive steps launched."""
-    traced_ns: float | None
-    """The larger of the two: the step as the trace shows it, with the profiler's cost in it."""
+    host_ns: float | None  # median time between the starts of consecutive steps on the host
+    device_ns: float | None  # mean time between the ends of the GPU work that consecutive steps launched
+    traced_ns: float | None  # the larger of the two: the step as the trace shows it, with the profiler's cost in it
     busy_ns: float | None
     """Mean time per step in which the busiest device worked on what the steps launched, without copies of pageable
     memory, whose pace the host sets. No change on the host makes a step shorter, and no profiler changes this time."""
-    host_lengths_ns: Int64s
-    """Time between the starts of consecutive complete steps."""
+    host_lengths_ns: Int64s  # time between the starts of consecutive complete steps
 
     @property
     def divisor(self) -> int:
@@ -109,7 +105,6 @@ def _around_unlike(ends: Int64s, unlike: Bools) -> Int64s:
 
 
 def _busy_time(trace: Trace) -> float | None:
-    """Return the mean busy time of the busiest device in the complete steps."""
     gpu, step = trace.gpu, trace.links.activity_step
     stepped = trace.steps.holds(step)
     if not stepped.any():
@@ -129,19 +124,16 @@ WHY = {
     CPU_TAKEN: "the machine was busy there: other threads or programs had the CPU of the host's thread",
     SLOW_HOST: "the host takes longer there, and nothing that was recorded says why",
 }
-"""Reasons why a step is irregular."""
 
 
 @dataclass(frozen=True)
 class IrregularStep:
     """An irregular step; times in ns."""
 
-    step: int
-    """Index into `Trace.steps`."""
+    step: int  # index into `Trace.steps`
     time_ns: int
     usual_ns: float
-    reason: str
-    """A key of `WHY`."""
+    reason: str  # a key of `WHY`
 
 
 def irregular_steps(trace: Trace, waiting_for_input: Callable[[], Intervals]) -> tuple[IrregularStep, ...]:
@@ -183,7 +175,6 @@ def with_irregular(trace: Trace) -> Trace:
 
 
 def _step_lengths(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Return steps and their lengths: to the next start on the host, or between the ends of their GPU work."""
     steps = trace.steps
     complete = np.flatnonzero(steps.complete)
     followed = steps.followed if steps.on_host else complete[:0]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from pinprof.analyses.whole_run.regular_step import Runs, runs_of, timed_regular_step
+from pinprof.analyses.whole_run import Runs, runs_of, timed_regular_step
 from pinprof.capture.options import RecordingOptions
 from pinprof.capture.script import ScriptRun
 from pinprof.capture.window.trace_file import sections_of, store

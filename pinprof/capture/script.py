@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from pinprof.analyses.whole_run.regular_step import RegularStep
+from pinprof.analyses.whole_run import RegularStep
 from pinprof.capture.children.child import followed, reporting_departure
 from pinprof.capture.children.notes import ENDED_EARLY, ChildConfig, ChildRun, Notes, notes_folder
 from pinprof.capture.children.waiting import StuckScript, end_children

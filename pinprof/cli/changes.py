@@ -88,7 +88,8 @@ def whatif(
       pinprof whatif 'trace.rank*.json.gz' --drop-syncs all
     """  # noqa: D301  click looks for the backspace itself
     from pinprof.prediction import predict_scenario, replay_of
-    from pinprof.prediction.options import changes_of, predict_usual
+    from pinprof.prediction.predict import predict_usual
+    from pinprof.prediction.scenarios import changes_of
     from pinprof.report.whatif import prediction_to_json, prediction_to_text, to_overview
 
     terminal.check_outputs((json_file,), force=force, reads=(*traces, machine and machine.path))

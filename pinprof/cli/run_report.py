@@ -65,13 +65,9 @@ def report_outcome(
 
 
 def _report(outputs: Outputs, machine: MachineFile | None, code: "Code") -> "Analysis":
-    from pinprof.report.trace.sections.whole_run import unsteady
-
     path = outputs.trace
     analysis = read(path, analysing(machine))
     print_report(analysis, code, has_page=True)
-    if remark := unsteady(analysis.profile):
-        say(remark)
     write_page(outputs.page, [analysis], code)
     marker = analysis.profile.info.step_marker
     say(f"Wrote {path} (steps marked by: {marker}; --step-marker chooses another) and {outputs.page}")

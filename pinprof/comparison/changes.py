@@ -8,13 +8,11 @@ from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from pinprof.analyses.syncs.site_matches import Match, SiteCount, match_sites
-from pinprof.analyses.syncs.sites import Site
+from pinprof.analyses.syncs.sites import Match, Site, SiteCount, match_sites
 from pinprof.comparison.figures import ComparedFigure, Side, Value
 from pinprof.document import Bytes, doc
 from pinprof.documents.fields import Direction, Memory
-from pinprof.measurement.figures import NO_SIZES
-from pinprof.measurement.step_values import sum_in_steps, waited_in_steps, waits_in_steps
+from pinprof.measurement.figures import NO_SIZES, sum_in_steps, waited_in_steps, waits_in_steps
 from pinprof.rules.rule import Finding
 from pinprof.trace.tables import DIRECTIONS, HOST_MEMORIES, NONE, PAGEABLE, PINNED, Int64s
 

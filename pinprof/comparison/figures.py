@@ -9,9 +9,16 @@ import numpy as np
 from pinprof.analysis import Analysis
 from pinprof.details import Details
 from pinprof.ground.units import NS_PER_MS
-from pinprof.measurement.figures import FIGURES, NO_COMPLETE_STEP, STEP_MS, TraceFigure
+from pinprof.measurement.figures import (
+    FIGURES,
+    NO_COMPLETE_STEP,
+    STEP_MS,
+    Floats,
+    TraceFigure,
+    running_in_steps,
+    with_work_after,
+)
 from pinprof.measurement.profile import Profile
-from pinprof.measurement.step_values import Floats, running_in_steps, with_work_after
 from pinprof.measurement.trust.doubt import FigureKind, given
 from pinprof.trace.tables import KERNEL, Trace
 

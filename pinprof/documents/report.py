@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_args
 
 from msgspec import UNSET, UnsetType, convert, defstruct
 
-from pinprof.analyses.whole_run.ledger import FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED
+from pinprof.analyses.whole_run import FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED
 from pinprof.document import Bytes, Count, Document, Ms, RangeMs, Share, Words, doc, one_of
 from pinprof.documents import by_name
 from pinprof.documents.fields import Bound, DeviceJson, PlacedJson, Source

@@ -10,7 +10,7 @@ import numpy as np
 
 from pinprof.analyses.by_name.kernels import measure_kernels
 from pinprof.analyses.by_name.ops import OpSums, measure_ops
-from pinprof.analyses.copies import CopyGroup, Overlap, measure_copies
+from pinprof.analyses.copies import CopyGroup, measure_copies
 from pinprof.analyses.host_samples import measure_host
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import measure_launches, measure_pause, measure_slow_launches
@@ -70,7 +70,7 @@ class _Sums:
     why: WithheldKinds
 
     def profile(self) -> Profile:
-        details, trace, why = self.details, self.details.trace, self.why
+        details, trace, why, overlap = self.details, self.details.trace, self.why, self.details.overlap
         steps, step = self.steps(), self.step()
         length = (step.value.step_ns if isinstance(step, Known) else None) or steps.traced_ns
         begin, end = _span(trace)
@@ -89,11 +89,16 @@ class _Sums:
             bound=None if no_sums or why.busy or why.causes else bound_of(details, length),
             gpus=tuple(self.gpu(device) for device in details.devices),
             copies=tuple(self.copies(group) for group in measure_copies(trace)),
-            copy_ns=_unless(why.copies, lambda: sum(device.copy_ns for device in details.overlap.devices)),
-            overlap=_unless(why.overlap, lambda: _overlap(details.overlap)),
-            exposed=tuple(self.exposed(*row) for row in details.overlap.by_reason),
+            copy_ns=_unless(why.copies, lambda: overlap.copy_ns),
+            overlap=_unless(
+                why.overlap,
+                lambda: OverlapSums(
+                    overlap.overlapped_ns, overlap.copy_ns - overlap.overlapped_ns, overlap.known_ns, overlap.fraction
+                ),
+            ),
+            exposed=tuple(self.exposed(*row) for row in overlap.by_reason),
             sites=tuple(map(self.site, details.syncs.sites)),
-            loader=details.loader.sums,
+            loader=details.loader,
             communication=details.communication,
             per_step=self.per_step(),
             mean_steps=_unless(
@@ -185,7 +190,6 @@ class _Sums:
 
 
 def _mean(figure: TraceFigure, details: Details) -> float | None:
-    """Return the sum of a figure over the complete steps, divided by their number."""
     if figure.total is not None:
         total = figure.total(details)
     else:
@@ -195,7 +199,6 @@ def _mean(figure: TraceFigure, details: Details) -> float | None:
 
 
 def _unless(reason: Doubt | None, figure: Callable[[], T]) -> KnownOrWithheld[T]:
-    """Return a figure, or why it is withheld."""
     return Withheld(reason) if reason else Known(figure())
 
 
@@ -208,12 +211,6 @@ def _span(trace: Trace) -> tuple[int, int]:
     if not tables:
         return 0, 0
     return min(int(table.start_ns[0]) for table in tables), max(int(table.end_ns.max()) for table in tables)
-
-
-def _overlap(overlap: Overlap) -> OverlapSums:
-    overlapped = sum(device.overlapped_ns for device in overlap.devices)
-    exposed = sum(device.exposed_ns for device in overlap.devices)
-    return OverlapSums(overlapped, exposed, overlap.known_ns, overlap.fraction)
 
 
 def _mean_steps(details: Details, length: float | None) -> tuple[MeanStep, ...]:

@@ -9,20 +9,19 @@ from pinprof.analyses.copies import Copied, Hidden
 from pinprof.analyses.host_samples import HostSums
 from pinprof.analyses.idle import DeviceTime
 from pinprof.analyses.launches import Launches, Pause, SlowLaunches
-from pinprof.analyses.loader import LoaderSums
+from pinprof.analyses.loader import LoaderWaits
 from pinprof.analyses.memory import MemoryPeak
 from pinprof.analyses.serving import ServingPhase
 from pinprof.analyses.step_parts import Communication, MeanStep
 from pinprof.analyses.steps import StepTimes
 from pinprof.analyses.syncs.sites import BareSite, Stalled, WaitCost
-from pinprof.analyses.whole_run.ledger import Irregular, WholeRun
+from pinprof.analyses.whole_run import Irregular, WholeRun
 from pinprof.ground.units import duration, one_line
 from pinprof.measurement.trust.doubt import Doubt, Known, KnownOrWithheld, WithheldKinds, given
 from pinprof.replay import StepEstimate
 from pinprof.trace.metadata.info import Info
 
-TimesByCause = tuple[tuple[str, int], ...]
-"""(cause, ns), the longest first."""
+TimesByCause = tuple[tuple[str, int], ...]  # (cause, ns), the longest first
 
 
 @dataclass(frozen=True)
@@ -40,12 +39,10 @@ class CopySums:
 
     direction: str
     host_memory: str
-    unsized: int
-    """Copies whose size is not recorded."""
+    unsized: int  # copies whose size is not recorded
     copied: KnownOrWithheld[Copied]
     hidden: KnownOrWithheld[Hidden]
-    host_blocked_ns: KnownOrWithheld[int]
-    """How long the host was blocked in calls that made or awaited these copies."""
+    host_blocked_ns: KnownOrWithheld[int]  # how long the host was blocked in calls that made or awaited these copies
 
 
 @dataclass(frozen=True)
@@ -54,10 +51,8 @@ class OverlapSums:
 
     overlapped_ns: int
     exposed_ns: int
-    known_ns: int
-    """The copy time that the recording shows to be hidden or exposed: `Overlap.known_ns`."""
-    fraction: float | None
-    """The overlapped share of `known_ns`; None without copies."""
+    known_ns: int  # the copy time that the recording shows to be hidden or exposed: `Overlap.known_ns`
+    fraction: float | None  # the overlapped share of `known_ns`; None without copies
 
 
 @dataclass(frozen=True)
@@ -73,12 +68,9 @@ class ExposedSums:
 class WaitSite(BareSite):
     """Waits of one cause at one place, and what they cost."""
 
-    total: KnownOrWithheld[Stalled]
-    """In the whole trace."""
-    total_cost: KnownOrWithheld[WaitCost]
-    """The same with drain, own and idle time."""
-    in_steps: KnownOrWithheld[Stalled]
-    """In the complete steps together."""
+    total: KnownOrWithheld[Stalled]  # in the whole trace
+    total_cost: KnownOrWithheld[WaitCost]  # the same with drain, own and idle time
+    in_steps: KnownOrWithheld[Stalled]  # in the complete steps together
     in_steps_cost: KnownOrWithheld[WaitCost]
 
 
@@ -88,61 +80,43 @@ class Profile:
 
     path: str
     info: Info
-    begin_ns: int
-    """When the first event began, in ns since 1970 if the trace has the date."""
+    begin_ns: int  # when the first event began, in ns since 1970 if the trace has the date
     span_ns: int
-    counts: dict[str, int]
-    """Events by category, as in `Trace.counts`."""
-    skipped: dict[str, int]
-    """Events that could not be used, by reason."""
-    doubts: tuple[Doubt, ...]
-    """The doubts about the trace, the gravest first."""
-    withheld: WithheldKinds
-    """Why figures are withheld, for code that takes figures from the rows of the trace."""
-    steps: StepTimes
-    """Its times are None where they are withheld."""
-    step: KnownOrWithheld[StepEstimate]
-    """The step without the profiler."""
+    counts: dict[str, int]  # events by category, as in `Trace.counts`
+    skipped: dict[str, int]  # events that could not be used, by reason
+    doubts: tuple[Doubt, ...]  # the doubts about the trace, the gravest first
+    withheld: WithheldKinds  # why figures are withheld, for code that takes figures from the rows of the trace
+    steps: StepTimes  # its times are None where they are withheld
+    step: KnownOrWithheld[StepEstimate]  # the step without the profiler
     bound: str | None
     """What sets the pace: `host`, `gpu`, `input` or `communication`; None without GPU work, and if it is withheld."""
     gpus: tuple[GpuSums, ...]
     copies: tuple[CopySums, ...]
-    copy_ns: KnownOrWithheld[int]
-    """The copy time of all devices in the whole trace."""
+    copy_ns: KnownOrWithheld[int]  # the copy time of all devices in the whole trace
     overlap: KnownOrWithheld[OverlapSums]
-    exposed: tuple[ExposedSums, ...]
-    """By reason, the longest first."""
-    sites: tuple[WaitSite, ...]
-    """Where the host waits, the longest idle time first."""
-    loader: LoaderSums
+    exposed: tuple[ExposedSums, ...]  # by reason, the longest first
+    sites: tuple[WaitSite, ...]  # where the host waits, the longest idle time first
+    loader: LoaderWaits
     communication: Communication
     per_step: Mapping[str, KnownOrWithheld[float | None]]
     """Sums over the complete steps, divided by their number, by the name of the figure: `TraceFigure.of` returns them.
     Empty without complete steps."""
     mean_steps: KnownOrWithheld[tuple[MeanStep, ...]]
     """How the step divides on each GPU; empty if its length is unknown."""
-    whole_run: WholeRun | None
-    """The sums of the whole run; None where pinprof did not record it."""
+    whole_run: WholeRun | None  # the sums of the whole run; None where pinprof did not record it
     serving: tuple[ServingPhase, ...]
     """The phases of a server's batches; none where the steps are no batches, or sums per step are withheld."""
     unlike: tuple[Irregular, ...]
     """The time that irregular steps add, in the whole run if pinprof noted it, otherwise in the trace."""
-    pause: Pause | None
-    """As traced; None without complete steps on the host, and where sums per step are withheld."""
+    pause: Pause | None  # as traced; None without complete steps on the host, and where sums per step are withheld
     launches: Launches | None
     """How kernels are launched, as traced; None without complete steps, and where sums per step are withheld."""
-    slow_launches: SlowLaunches | None
-    """As traced; None where sums per step are withheld."""
-    kernels: KnownOrWithheld[KernelSums]
-    """The kernels of the complete steps by name."""
-    ops: KnownOrWithheld[OpSums]
-    """The ops of the complete steps by name, as traced."""
-    memory: tuple[MemoryPeak, ...]
-    """The most memory on each GPU; none where it was not recorded."""
-    host: HostSums | None
-    """Where the host's time goes without the profiler; None where it was not sampled."""
-    of_job: bool = False
-    """Whether it is reported together with the other ranks of its job."""
+    slow_launches: SlowLaunches | None  # as traced; None where sums per step are withheld
+    kernels: KnownOrWithheld[KernelSums]  # the kernels of the complete steps by name
+    ops: KnownOrWithheld[OpSums]  # the ops of the complete steps by name, as traced
+    memory: tuple[MemoryPeak, ...]  # the most memory on each GPU; none where it was not recorded
+    host: HostSums | None  # where the host's time goes without the profiler; None where it was not sampled
+    of_job: bool = False  # whether it is reported together with the other ranks of its job
 
     def __repr__(self) -> str:
         """Say how long the step is, and what limits it."""
@@ -201,22 +175,17 @@ UNKNOWN_STEP = StepEstimate(None, "estimated", None)
 # How the step divides on the GPU that works most: the parts of a report's bar, and the basis of the verdict
 
 
-OUTSIDE_WORK = "outside"
-"""The cause of idle time before and after all GPU work of an only step: no launch shows more."""
-UNKNOWN_IDLE = ""
-"""The cause of idle time that is not in the trace."""
+OUTSIDE_WORK = "outside"  # the cause of idle time before and after all GPU work of an only step: no launch shows more
+UNKNOWN_IDLE = ""  # the cause of idle time that is not in the trace
 
 
 @dataclass(frozen=True)
 class Division:
     """The parts of a mean step, which add up to it; times in ns."""
 
-    kernels_ns: float
-    """Kernels run, with or without copies, and not only those of collectives."""
-    collectives_ns: float
-    """Only kernels of collectives run."""
-    copies_ns: float
-    """Copies run, and no kernel."""
+    kernels_ns: float  # kernels run, with or without copies, and not only those of collectives
+    collectives_ns: float  # only kernels of collectives run
+    copies_ns: float  # copies run, and no kernel
     memsets_ns: float
     idle_ns: Mapping[str, float]
     """Idle time of the step without the profiler, by cause, in the proportions of the trace."""

@@ -13,20 +13,8 @@ from pinprof.details import Details
 from pinprof.ground.intervals import Intervals, contains, covered, union
 from pinprof.prediction.graphs import capturable_ns, fused, fused_ns, handed_on, in_graphs
 from pinprof.prediction.pinning import PinnedRates, pinned_rate
-from pinprof.replay.program import (
-    AHEAD,
-    DEFAULT_LATENCY_NS,
-    DEFAULT_LAUNCH_NS,
-    FIELDS_BEFORE,
-    ISSUE,
-    QUEUED_GAP_NS,
-    STAGED,
-    TIMES_BEFORE,
-    Call,
-    GpuWork,
-    Program,
-    with_times_before,
-)
+from pinprof.replay import program as replayed
+from pinprof.replay.program import Call, GpuWork, Program, with_times_before
 from pinprof.trace.calls import STREAM, are_small_to_gpu
 from pinprof.trace.tables import NONE, PAGEABLE
 
@@ -34,32 +22,24 @@ from pinprof.trace.tables import NONE, PAGEABLE
 class NotedPauses(NamedTuple):
     """Pauses of the host that were noted in the whole run; the recorded steps need not have any."""
 
-    ns: float
-    """The length of one pause."""
-    per_step: float
-    """How many there are per step, at most 1."""
+    ns: float  # the length of one pause
+    per_step: float  # how many there are per step, at most 1
 
 
-COPY_START_NS = 2_000.0
-"""A pinned copy takes this long in addition to the time for its bytes."""
+COPY_START_NS = 2_000.0  # a pinned copy takes this long in addition to the time for its bytes
 
 
 @dataclass(frozen=True)
 class Edits:
     """What a change affects, mostly rows of the trace; with all defaults it changes nothing."""
 
-    unwaited: frozenset[int] = frozenset()
-    """Stalls that are removed."""
-    pinned: frozenset[int] = frozenset()
-    """Copies whose host side becomes pinned."""
-    unblocked: frozenset[int] = frozenset()
-    """Stalls of blocking copies that become asynchronous ones."""
-    ahead: frozenset[int] = frozenset()
-    """HtoD copies that are made one step ahead."""
+    unwaited: frozenset[int] = frozenset()  # stalls that are removed
+    pinned: frozenset[int] = frozenset()  # copies whose host side becomes pinned
+    unblocked: frozenset[int] = frozenset()  # stalls of blocking copies that become asynchronous ones
+    ahead: frozenset[int] = frozenset()  # HtoD copies that are made one step ahead
     pinned_gbps: float | None = None
     machine: PinnedRates | None = None
-    removed_ops: frozenset[int] = frozenset()
-    """Ops that are removed."""
+    removed_ops: frozenset[int] = frozenset()  # ops that are removed
     removed_times: frozenset[tuple[int, int, int]] = frozenset()
     """Times of the host that are removed, with the calls made in them: thread, begin and end in ns."""
     removed_works: frozenset[int] = frozenset()
@@ -68,18 +48,12 @@ class Edits:
     """Activities that do the work of others, too, and how much longer they take in ns."""
     graphed: frozenset[int] = frozenset()
     """Calls that become nodes of CUDA graphs: successive ones, without another call between them, are one graph."""
-    fused: frozenset[int] = frozenset()
-    """Calls of optimizers; those of each optimizer step become one call."""
-    stops: frozenset[NotedPauses] = frozenset()
-    """Pauses of the run that are removed; they are not rows of the trace."""
-    without_pauses: bool = False
-    """Whether the long pauses of the host between ops are removed."""
-    most_input_ns: float = inf
-    """The longest time of a step in its DataLoader; 0: batches are always ready."""
-    batch_ns: float = inf
-    """The longest time between batches of a DataLoader's workers, in ns."""
-    pinning_ns: float = 0.0
-    """The least time of a step in which a thread of a DataLoader pins the batches, in ns."""
+    fused: frozenset[int] = frozenset()  # calls of optimizers; those of each optimizer step become one call
+    stops: frozenset[NotedPauses] = frozenset()  # pauses of the run that are removed; they are not rows of the trace
+    without_pauses: bool = False  # whether the long pauses of the host between ops are removed
+    most_input_ns: float = inf  # the longest time of a step in its DataLoader; 0: batches are always ready
+    batch_ns: float = inf  # the longest time between batches of a DataLoader's workers, in ns
+    pinning_ns: float = 0.0  # the least time of a step in which a thread of a DataLoader pins the batches, in ns
 
     def __or__(self, other: "Edits") -> "Edits":
         rows: dict[str, Any] = {name: getattr(self, name) | getattr(other, name) for name in _ROW_FIELDS}
@@ -98,7 +72,6 @@ class Edits:
 
 
 _ROW_FIELDS = tuple(field.name for field in fields(Edits) if field.default == frozenset())
-"""The fields of `Edits` that hold rows."""
 NO_EDITS = Edits()
 
 
@@ -118,8 +91,7 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
 COPY_LAUNCHES = 2.0
 """The call of an asynchronous copy of pinned memory takes this multiple of a kernel's launch: in 46 recordings 2.1 in
 the median, and 1.5 to 2.9 in eight of ten."""
-NO_TIMES = (0.0,) * len(FIELDS_BEFORE)
-"""No time of the host before a call."""
+NO_TIMES = (0.0,) * len(replayed.FIELDS_BEFORE)
 
 
 class _EditedCalls:
@@ -136,7 +108,7 @@ class _EditedCalls:
         self.longer = dict(sorted(edits.prolonged))  # of several changes the longest
         self.affected = self._affected_calls()
         self.shortens_all = edits.without_pauses or edits.most_input_ns < inf
-        self.copy_call_ns = COPY_LAUNCHES * (launch_ns or DEFAULT_LAUNCH_NS)
+        self.copy_call_ns = COPY_LAUNCHES * (launch_ns or replayed.DEFAULT_LAUNCH_NS)
 
     def applied(self, calls: Sequence[Call]) -> Iterable[Call]:
         """Yield the changed calls; the host's time before a removed call moves to the next one."""
@@ -150,7 +122,7 @@ class _EditedCalls:
             changed = None if is_removed else self._changed(call)
             carried = times if changed is None else NO_TIMES
             if changed is not None:
-                yield changed if times == TIMES_BEFORE(changed) else with_times_before(changed, times)
+                yield changed if times == replayed.TIMES_BEFORE(changed) else with_times_before(changed, times)
 
     def _times_before(self, call: Call, share: float) -> tuple[float, ...]:
         """Return the host's times before a call, by `FIELDS_BEFORE`, if this share of its own time is kept."""
@@ -180,7 +152,6 @@ class _EditedCalls:
         return frozenset(self.stalls.call[np.array(stalls, np.int64)].tolist()) | frozenset(launches.tolist())
 
     def _removed_times(self) -> dict[int, Intervals]:
-        """Return by thread the times that are removed, and those of removed ops."""
         ops = np.array(sorted(self.edits.removed_ops), dtype=np.int64)
         times = np.array(sorted(self.edits.removed_times), dtype=np.int64).reshape(-1, 3)
         table = self.trace.ops
@@ -190,7 +161,6 @@ class _EditedCalls:
         return {int(number): union(start[thread == number], end[thread == number]) for number in np.unique(thread)}
 
     def _kept_shares(self, calls: Sequence[Call]) -> tuple[list[float], list[bool]]:
-        """Return per call the share of the host's time before it that is kept, and whether the call is removed."""
         rows = np.array([call.row for call in calls], np.int64)
         gap = np.array([call.gap_ns for call in calls])
         shares, are_removed = np.ones(len(rows)), np.zeros(len(rows), bool)
@@ -212,15 +182,15 @@ class _EditedCalls:
             return None if is_free else call
         works = [self._changed_work(work, call) for work in call.works if work.row not in self.edits.removed_works]
         changed = call if works == call.works else structs.replace(call, works=works)
-        if call.kind == STAGED and (
+        if call.kind == replayed.STAGED and (
             stall in self.edits.unwaited or all(self._becomes_pinned(work.row, call) for work in works)
         ):
-            changed = structs.replace(changed, kind=ISSUE, own_ns=self.copy_call_ns)
-        elif call.kind == ISSUE and any(work.row in self.edits.pinned for work in works):
+            changed = structs.replace(changed, kind=replayed.ISSUE, own_ns=self.copy_call_ns)
+        elif call.kind == replayed.ISSUE and any(work.row in self.edits.pinned for work in works):
             recorded = float(self.trace.calls.duration_ns[call.row])  # of a small copy, sent along with the call
             changed = structs.replace(changed, own_ns=changed.own_ns + max(self.copy_call_ns - recorded, 0.0))
-        if changed.kind == ISSUE and any(work.row in self.edits.ahead for work in works):
-            changed = structs.replace(changed, kind=AHEAD)
+        if changed.kind == replayed.ISSUE and any(work.row in self.edits.ahead for work in works):
+            changed = structs.replace(changed, kind=replayed.AHEAD)
         return changed
 
     def _changed_work(self, work: GpuWork, call: Call) -> GpuWork:
@@ -235,7 +205,7 @@ class _EditedCalls:
         return is_pinned or stall in self.small or int(self.stalls.kind[stall]) == STREAM
 
     def _becomes_pinned(self, row: int, call: Call) -> bool:
-        return call.kind == STAGED and row in self.edits.pinned
+        return call.kind == replayed.STAGED and row in self.edits.pinned
 
     def _as_pinned(self, work: GpuWork) -> GpuWork:
         """Return a copy of pinned memory: by the given rate, by the given machine's measurements, or by the trace."""
@@ -244,6 +214,5 @@ class _EditedCalls:
             machine = None if self.edits.pinned_gbps else self.edits.machine
             measured = machine.time_ns(int(self.trace.gpu.direction[work.row]), size) if machine else None
             time = COPY_START_NS + size / self.gbps if measured is None else measured
-        return structs.replace(
-            work, duration_ns=time, latency_ns=DEFAULT_LATENCY_NS, gap_ns=QUEUED_GAP_NS, is_pageable=False
-        )
+        started = {"latency_ns": replayed.DEFAULT_LATENCY_NS, "gap_ns": replayed.QUEUED_GAP_NS}
+        return structs.replace(work, duration_ns=time, is_pageable=False, **started)

@@ -17,8 +17,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.spans.phases import BACKWARD, FORWARD, OPTIMIZER, OTHER, TO_WEIGHT, optimizer_steps, phase_of_calls
 from pinprof.trace.tables import KERNEL, NONE, Bools, Int64s, Trace
 
-Region: TypeAlias = Literal["step", "model", "optimizer"]
-"""The whole step, forward and backward, or the optimizer's."""
+Region: TypeAlias = Literal["step", "model", "optimizer"]  # the whole step, forward and backward, or the optimizer's
 PHASES_OF: Final[dict[str, tuple[int, ...]]] = {
     "step": (FORWARD, BACKWARD, OPTIMIZER, OTHER),
     "model": (FORWARD, BACKWARD),
@@ -27,8 +26,7 @@ PHASES_OF: Final[dict[str, tuple[int, ...]]] = {
 
 
 GIVING_SIZES: Final = frozenset(name for name, cause in WAITS.items() if cause.gives_size)
-OFTEN_PER_STEP: Final = 0.5
-"""Waits that are rarer are in some steps only."""
+OFTEN_PER_STEP: Final = 0.5  # waits that are rarer are in some steps only
 SEVERAL_WAITS: Final = 2
 """If a forward pass has at least this number of waits for sizes, most work after the first has an unknown size."""
 
@@ -39,20 +37,16 @@ class Blocker:
 
     what: str
     place: Place
-    per_step: float
-    """How often it occurs; 0 for a property of the whole step."""
+    per_step: float  # how often it occurs; 0 for a property of the whole step
 
 
 @dataclass(frozen=True, eq=False)
 class Capture:
     """A region of the complete steps that may become a CUDA graph."""
 
-    calls: Int64s
-    """Its calls that a graph can hold: rows of `Trace.calls`."""
-    launches: float
-    """How many of them launch work, per step."""
-    blockers: tuple[Blocker, ...]
-    """The costliest first."""
+    calls: Int64s  # its calls that a graph can hold: rows of `Trace.calls`
+    launches: float  # how many of them launch work, per step
+    blockers: tuple[Blocker, ...]  # the costliest first
 
 
 def capture_of(trace: Trace, syncs: Syncs, region: Region, dropped: Collection[int] = ()) -> Capture:
@@ -197,7 +191,6 @@ DIVISION_OP, PER_STEP_COUNT, CAPTURABLE_OP = "aten::_foreach_div_", "aten::item"
 """Ops of torch's foreach Adam: it divides by the bias corrections, for which it reads each parameter's step count; if
 `capturable`, it computes them on the GPU."""
 READS_PER_PARAMETER: Final = 2
-"""How often it reads the step count of each parameter."""
 SMALL_KERNEL_NS: Final = 1_750.0
 """The time of a small elementwise kernel in a graph (1.0 to 1.5 us), with the gap before it (0.25 us)."""
 DIVISIONS_PER_PARAMETER, SMALL_OPS = 2, 10
@@ -234,9 +227,7 @@ def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
 
 
 GRAPH_LAUNCH_NS = 10_000.0
-"""The host's time for the launch of a graph."""
-GRAPH_LATENCY_NS = 10_000.0
-"""The time from the launch of a graph to the start of its first kernel on an idle GPU."""
+GRAPH_LATENCY_NS = 10_000.0  # the time from the launch of a graph to the start of its first kernel on an idle GPU
 GRAPH_GAP_NS = 250.0
 """The time between two dependent nodes of a graph: 170 in a recorded graph of a whole step of ResNet-18 on an H200, 430
 and 550 in those of its forward and backward pass."""

@@ -29,8 +29,7 @@ class PinnedRates(Struct, frozen=True):
     gpu: Annotated[str, doc("the GPU of the bench")]
     htod: Rates = ()
     dtoh: Rates = ()
-    by_thread: Rates = ()
-    """Of a thread that pins what another process shares, until that memory is unmapped."""
+    by_thread: Rates = ()  # of a thread that pins what another process shares, until that memory is unmapped
 
     def time_ns(self, direction: int, size: int) -> float | None:
         """Return the time of a copy in ns; `direction` is HTOD or DTOH. None if that was not measured."""
@@ -65,8 +64,7 @@ class PinnedRate(NamedTuple):
     """The rate of copies that become pinned, in GB/s."""
 
     gbps: float
-    is_known: bool
-    """Whether it comes from the trace or the GPU's link; otherwise it is assumed."""
+    is_known: bool  # whether it comes from the trace or the GPU's link; otherwise it is assumed
 
 
 def pinned_rate(trace: Trace) -> PinnedRate:
@@ -79,8 +77,7 @@ def pinned_rate(trace: Trace) -> PinnedRate:
     return PinnedRate(link.usual if link else ASSUMED_GBPS, is_known=link is not None)
 
 
-MIN_SHARED_BYTES: Final = 1 << 18
-"""Smaller batches cost the thread that pins less than it takes to hand them over."""
+MIN_SHARED_BYTES: Final = 1 << 18  # smaller batches cost the thread that pins less than it takes to hand them over
 THREAD_PER_MAIN = 1.2
 """A thread needs this multiple of the recorded time in which the main thread stages and frees a batch: both go through
 memory that another process has shared, page by page, while the workers write theirs. In recordings by pinprof of five
@@ -88,8 +85,7 @@ programs on H200, in which this thread set the pace, it was 0.9 to 1.2; in 28 ti
 minute 0.9 to 1.75, 1.46 in the median."""
 MIN_FREEING_NS_PER_BYTE, MAX_FREEING_NS_PER_BYTE = 0.05e6 / 2**20, 0.3e6 / 2**20
 """The least and the most that unmapping takes: 0.12 to 0.28 ms per MiB in the same recordings."""
-NEXT_TO_NS = 100_000
-"""A pause within this time of a copy or of the DataLoader is next to it."""
+NEXT_TO_NS = 100_000  # a pause within this time of a copy or of the DataLoader is next to it
 
 
 class PinningThread(NamedTuple):
@@ -113,7 +109,7 @@ def pinning_thread(details: Details, copies: Collection[int], machine: PinnedRat
     rows = rows[launched & (trace.gpu.direction[rows] == HTOD)]
     steps = int(trace.steps.complete.sum())
     size = int(trace.gpu.bytes[rows].sum()) // max(steps, 1)
-    if not loader.by_workers or loader.pinned is not False or size < MIN_SHARED_BYTES:
+    if not loader.shares_unpinned or size < MIN_SHARED_BYTES:
         return None
     pauses = _pauses_of_freeing(trace, loader.times, rows)
     freed_ns = length(pauses) / steps
@@ -132,7 +128,7 @@ def freed_batches(details: Details) -> Intervals:
     trace, gpu, loader = details.trace, details.trace.gpu, details.loader
     copies = (gpu.direction == HTOD) & (gpu.host_memory == PAGEABLE) & (trace.links.launch != NONE)
     rows = np.flatnonzero(copies & trace.steps.holds(trace.links.activity_step))
-    if not loader.by_workers or loader.pinned is not False or (gpu.bytes[rows] < MIN_SHARED_BYTES).all():
+    if not loader.shares_unpinned or (gpu.bytes[rows] < MIN_SHARED_BYTES).all():
         return NO_TIMES_AT_ALL
     return _pauses_of_freeing(trace, loader.times, rows)
 
@@ -180,5 +176,4 @@ class Pinning:
     """From which size on copies to the GPU are faster for it; None where that was not measured."""
     fresh: Advice | None = None
     """Whether a tensor that is pinned just for its copy is there sooner; None where that was not measured."""
-    fresh_size: str = ""
-    """How large that tensor was."""
+    fresh_size: str = ""  # how large that tensor was

@@ -12,16 +12,15 @@ from pinprof.details import details_of
 from pinprof.ground.errors import TraceError
 from pinprof.ground.units import NS_PER_MS, duration, one_line
 from pinprof.prediction.edits import NO_EDITS, Edits, NotedPauses, edited
-from pinprof.prediction.scenarios import Scenario, edits_of, places_in
+from pinprof.prediction.scenarios import ALL_WAITS, Scenario, edits_of, places_in
 from pinprof.replay import Replay
 from pinprof.replay.bound import BOUND_BY_GPU, BOUND_BY_HOST, LOADER_SLACK, is_gpu_bound
 from pinprof.replay.program import Floats
 from pinprof.replay.replay import Paces
-from pinprof.replay.worlds import WORLDS, RangeNs, middle, range_of
+from pinprof.replay.settings import WORLDS, RangeNs, middle, range_of
 from pinprof.trace import Trace, read_trace
 
-PACE_SHARE_OF_STEP = 0.95
-"""What takes this share of a step sets its pace."""
+PACE_SHARE_OF_STEP = 0.95  # what takes this share of a step sets its pace
 UNSURE_PINNING = 0.25
 """The share by which a thread that pins may be slower or faster than the copies and pauses of the main thread show."""
 
@@ -39,8 +38,7 @@ class Prediction:
     """The step before and after a change; times in ns."""
 
     baseline_ns: float
-    baseline_source: str
-    """`given`, `measured` (recorded by pinprof run), or `estimated`."""
+    baseline_source: str  # `given`, `measured` (recorded by pinprof run), or `estimated`
     predicted_ns: float
     range_ns: RangeNs
     bound_before: str
@@ -179,7 +177,6 @@ def _check_step(replay: Replay, step_ns: float) -> None:
 
 
 def _check_ranks(traces: Sequence[Trace]) -> None:
-    """Refuse traces that are not of different ranks of one job."""
     if not traces:
         raise TraceError("no trace is given")
     path_of: dict[int | str, str] = {}
@@ -223,3 +220,30 @@ def _bound_after(replay: Replay, after: Paces) -> str:
     was_gpu = is_gpu_bound(replay.before.busy_ns, replay.step_ns)
     is_gpu = is_gpu_bound(middle(after.busy_ns), middle(after.step_ns))
     return replay.bound if was_gpu == is_gpu else BOUND_BY_GPU if is_gpu else BOUND_BY_HOST
+
+
+EVERYTHING = Scenario(
+    drop_syncs=(ALL_WAITS,), pin=True, non_blocking=True, overlap_copies=True, drop_allocs=True, cuda_graph="step"
+)
+
+USUAL_SCENARIOS = (
+    ("no waits", Scenario(drop_syncs=(ALL_WAITS,))),
+    ("pinned copies", Scenario(pin=True)),
+    ("non-blocking copies", Scenario(non_blocking=True)),
+    ("pinned and non-blocking copies", Scenario(pin=True, non_blocking=True)),
+    ("pinned, non-blocking and prefetched copies", Scenario(pin=True, non_blocking=True, overlap_copies=True)),
+    ("no allocations", Scenario(drop_allocs=True)),
+    ("a fused optimizer", Scenario(fused_optimizer=True)),
+    ("CUDA graphs of forward and backward", Scenario(cuda_graph="model")),
+    ("a CUDA graph of the step, without waits", Scenario(drop_syncs=(ALL_WAITS,), drop_allocs=True, cuda_graph="step")),
+    ("all of these", EVERYTHING),
+)
+
+
+def predict_usual(replay: Replay, given: Scenario) -> list[tuple[str, Prediction]]:
+    """Return the predictions of the usual scenarios by name; pinned copies run at the rate of `given`."""
+    predictions = []
+    for name, usual in USUAL_SCENARIOS:
+        scenario = replace(usual, pinned_gbps=given.pinned_gbps, machine=given.machine) if usual.pin else usual
+        predictions.append((name, predict_scenario(replay, scenario)))
+    return predictions

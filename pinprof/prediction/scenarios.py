@@ -1,13 +1,15 @@
 """Changes of the code, and the edits of a recorded program that they make."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
+from pinprof.analyses.copies import total_bytes
 from pinprof.analyses.syncs.causes import ALLOCATION_CAUSES, BLOCKING_COPY_CAUSES, WAITS
 from pinprof.analyses.syncs.sites import Site, Syncs
 from pinprof.details import Details
@@ -15,16 +17,14 @@ from pinprof.document import Gbps, doc
 from pinprof.ground.errors import TraceError
 from pinprof.ground.units import listed
 from pinprof.prediction.edits import Edits
-from pinprof.prediction.graphs import Region, calls_to_fuse, capture_of
+from pinprof.prediction.graphs import Blocker, Region, calls_to_fuse, capture_of
 from pinprof.prediction.pinning import PinnedRates, pinning_thread
 from pinprof.replay.bound import feed_of
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, MEMCPY, NONE, PAGEABLE
 
 MAX_NAMED_PLACES = 20
-"""Places that an error names, the costliest ones; the rest is counted."""
-ALL_WAITS = "all"
-"""In place of a site: all waits that the code makes, except for allocations and those that must stay."""
+ALL_WAITS = "all"  # in place of a site: all waits that the code makes, except for allocations and those that must stay
 
 READING_CAUSES = frozenset(name for name, cause in WAITS.items() if cause.goes_with_op)
 """Causes of waits whose fix removes all that their op does: its kernels, its copy, and the host's time in it."""
@@ -133,7 +133,6 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
     """
     sites = [site for syncs in ranks for site in syncs.sites if site.is_of_the_code]
     names = tuple(dict.fromkeys(name for site in sites for name in site.names))
-    has_lines = any(site.line is not None for site in sites)
     chosen = []
     for place in wanted:
         places = [name for name in names if name == place] or [
@@ -147,19 +146,12 @@ def places_in(traces: str, ranks: Sequence[Syncs], wanted: Sequence[str]) -> tup
             raise TraceError(
                 f"{traces}: {place} is at {listed(places, MAX_NAMED_PLACES, ' and ')}; name one of them in full"
             )
-        elif has_lines:
-            waiting_at = listed(_names_of_places(sites), MAX_NAMED_PLACES)
-            raise TraceError(f"{traces}: the host does not wait at {place}; it does at {waiting_at}")
-        elif any(syncs.sites for syncs in ranks):
-            functions = (
-                f"name one of its functions ({listed(_names_of_places(sites), MAX_NAMED_PLACES)}), " if names else ""
-            )
-            raise TraceError(
-                f"{traces}: has no source lines of waits, so none is at {place}; {functions}"
-                "record with the lines window of pinprof run, or use all"
-            )
         else:
-            raise TraceError(f"{traces}: the host does not wait anywhere, so not at {place}")
+            waiting_at = listed(_names_of_places(sites), MAX_NAMED_PLACES)
+            known = (
+                f"it does at {waiting_at}" if waiting_at else "no place is known: record with pinprof run, or use all"
+            )
+            raise TraceError(f"{traces}: the host does not wait at {place}; {known}")
     return tuple(dict.fromkeys(chosen))
 
 
@@ -167,3 +159,131 @@ def _names_of_places(sites: Sequence[Site]) -> list[str]:
     """Return a name of each place at which the host waits: the user's, the costliest first, then the libraries'."""
     places = (*(site.place for site in sites), *(site.library for site in sites if site.library))
     return list(dict.fromkeys(place.names[0] for place in places if place.names))
+
+
+class OptionWords(NamedTuple):
+    """The words of an option: for one thing that it changes, several, how it changes them, none, and its premise."""
+
+    one: str
+    several: str
+    how: str
+    none: str
+    assumes: str
+    is_sized: bool = False  # whether these things are copies, or waits for them, which have a size
+
+
+OPTIONS: Mapping[str, OptionWords] = {
+    "drop_syncs": OptionWords(
+        "wait of the host",
+        "waits of the host",
+        "dropped",
+        "no wait to drop, except for allocations (--drop-allocs) and copies in flight (PIN216)",
+        assumes=(
+            "no code needs the awaited values before the step ends: a logged value can be read later, a value"
+            " that decides what to launch cannot"
+        ),
+    ),
+    "pin": OptionWords(
+        "copy of pageable memory",
+        "copies of pageable memory",
+        "pinned",
+        "no copy to pin: none is of pageable memory",
+        assumes=(
+            "the data lies in pinned memory when the copy starts (pin_memory=True of the DataLoader, or a "
+            "buffer that is refilled), and pinning costs the training loop no time of its own"
+        ),
+        is_sized=True,
+    ),
+    "non_blocking": OptionWords(
+        "blocking copy",
+        "blocking copies",
+        "made non-blocking",
+        "no copy to make non-blocking: none blocks the host",
+        assumes="nothing on the host reads or overwrites the memory until the copy is done",
+        is_sized=True,
+    ),
+    "overlap_copies": OptionWords(
+        "HtoD copy",
+        "HtoD copies",
+        "made one step ahead on a stream of its own",
+        "no copy to make ahead: none goes to the GPU",
+        assumes="the next batch is ready one step early, and the GPU has memory for two batches",
+        is_sized=True,
+    ),
+    "drop_allocs": OptionWords(
+        "allocating or freeing call",
+        "allocating or freeing calls",
+        "dropped",
+        "no allocation to drop: none is in the trace",
+        assumes="the caching allocator keeps the memory, so that no step asks the driver for it",
+    ),
+    "fused_optimizer": OptionWords(
+        "launch of optimizers",
+        "launches of optimizers",
+        "made by one",
+        "no launch for a fused optimizer to replace: torch marks no optimizer step with launches",
+        assumes=(
+            "the optimizer has a fused form (fused=True), and its Python time stays; pinprof does not predict"
+            " what the fused kernel saves on the GPU"
+        ),
+    ),
+    "cuda_graph": OptionWords(
+        "launch",
+        "launches",
+        "made by CUDA graphs",
+        "no launch for a graph to replace: no kernel is launched there",
+        assumes=(
+            "the graph is captured once: shapes and memory stay the same, its Python no longer runs, and each"
+            " batch is copied to where the graph reads it. What cannot be captured splits it into several "
+            "graphs. Adam has capturable=True: the GPU time that this adds is counted, unless Adam is fused"
+        ),
+    ),
+}
+"""Options of a scenario that edit the program, by name; the other options set the speed of host, GPU and copies."""
+
+
+@dataclass(frozen=True)
+class OptionChange:
+    """What one option of a scenario changes in a trace."""
+
+    option: str  # one of OPTIONS
+    per_step: float  # how many waits, copies or calls it changes
+    bytes_per_step: float | None  # the bytes of the copies that it changes, as far as recorded; None if none are
+    sites: tuple[Site, ...]  # the waits that it changes, or the waits for the copies that it changes
+    unsized: int = 0  # how many of the copies that it changes have no recorded size
+    blockers: tuple[Blocker, ...] = ()  # what prevents the capture of a region as one CUDA graph
+
+
+def changes_of(details: Details, scenario: Scenario) -> tuple[OptionChange, ...]:
+    """Return what each option that edits the program changes, even if it changes nothing."""
+    chosen = {option: getattr(scenario, option) for option in Scenario.__struct_fields__ if option in OPTIONS}
+    alone = {option: replace(Scenario(), **{option: value}) for option, value in chosen.items() if value}
+    return tuple(_change_by_option(option, details, scenario) for option, scenario in alone.items())
+
+
+def _change_by_option(option: str, details: Details, alone: Scenario) -> OptionChange:
+    if alone.fused_optimizer:
+        calls = calls_to_fuse(details.trace, details.syncs)
+        return OptionChange(option, len(calls) / max(int(details.trace.steps.complete.sum()), 1), None, ())
+    if not alone.cuda_graph:
+        return change_of(option, details, edits_of(details, alone))
+    capture = capture_of(details.trace, details.syncs, alone.cuda_graph)
+    return OptionChange(option, capture.launches, None, (), blockers=capture.blockers)
+
+
+def change_of(option: str, details: Details, edits: Edits) -> OptionChange:
+    """Return what the edits of an option change, per complete step."""
+    trace, syncs = details.trace, details.syncs
+    stalls, steps = syncs.stalls, max(int(trace.steps.complete.sum()), 1)
+    if option in {"pin", "overlap_copies"}:
+        copies = np.array(sorted(edits.pinned if option == "pin" else edits.ahead), dtype=np.int64)
+        rows = np.flatnonzero(np.isin(stalls.copy, copies))
+        count = len(copies := copies[trace.steps.holds(trace.links.activity_step[copies])])
+    else:
+        rows = np.array(sorted(edits.unblocked if option == "non_blocking" else edits.unwaited), dtype=np.int64)
+        inside = rows[trace.steps.holds(stalls.call_step[rows])]
+        copies = np.unique(stalls.copy[inside][stalls.copy[inside] != NONE])
+        count = int((stalls.copy[inside] == NONE).sum()) + len(copies)
+    total, unsized = total_bytes(trace.gpu.bytes[copies])
+    sites = tuple(syncs.sites[number] for number in np.unique(syncs.site[rows]).tolist())
+    return OptionChange(option, count / steps, None if total is None else total / steps, sites, unsized)

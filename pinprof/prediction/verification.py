@@ -11,16 +11,14 @@ import numpy as np
 
 from pinprof.analyses.by_name.kernels import SAME_KERNELS_SHARE, kernels_alike
 from pinprof.analyses.syncs.causes import BLOCKING_COPY_CAUSES, WAITS_FOR_COPIES_TO_GPU
-from pinprof.analyses.syncs.site_matches import GONE_SHARE, SiteCount, match_sites
-from pinprof.analyses.syncs.sites import Site
+from pinprof.analyses.syncs.sites import GONE_SHARE, Site, SiteCount, match_sites
 from pinprof.details import Details
 from pinprof.ground.errors import TraceError
 from pinprof.ground.intervals import Intervals, covered
 from pinprof.measurement.profile import Profile
 from pinprof.prediction import Edits, Prediction, Scenario, predict_edits
 from pinprof.prediction.edits import NO_EDITS
-from pinprof.prediction.options import OptionChange, change_of
-from pinprof.prediction.scenarios import with_pinned, without_blocking, without_waits
+from pinprof.prediction.scenarios import OptionChange, change_of, with_pinned, without_blocking, without_waits
 from pinprof.replay import Replay
 from pinprof.trace.calls import ALLOCATING
 from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, Bools, Int64s, Trace
@@ -28,8 +26,7 @@ from pinprof.trace.tables import HTOD, KERNEL, MEMCPY, NONE, PAGEABLE, PINNED, B
 COPY_CAUSES = BLOCKING_COPY_CAUSES | WAITS_FOR_COPIES_TO_GPU
 """Causes of waits that disappear if their copies are made in another way."""
 
-CopyKey = tuple[int, int]
-"""Direction, and the number of bits of the size: batches have similar, not equal sizes."""
+CopyKey = tuple[int, int]  # direction, and the number of bits of the size: batches have similar, not equal sizes
 
 
 @dataclass(frozen=True)
@@ -40,15 +37,11 @@ class Verification:
     after: Profile
     prediction: Prediction
     measured_ns: float
-    measured_source: str
-    """`measured` (recorded by pinprof run) or `estimated`."""
+    measured_source: str  # `measured` (recorded by pinprof run) or `estimated`
     measured_range_ns: tuple[float, float]
-    changes: tuple[OptionChange, ...]
-    """What the fix changed, as far as a replay can apply it."""
-    new_waits: tuple[Site, ...]
-    """Waits that only the trace after has; the prediction leaves them out."""
-    kernels_alike: float
-    """Share of the kernels per step that both traces have, by name."""
+    changes: tuple[OptionChange, ...]  # what the fix changed, as far as a replay can apply it
+    new_waits: tuple[Site, ...]  # waits that only the trace after has; the prediction leaves them out
+    kernels_alike: float  # share of the kernels per step that both traces have, by name
 
     @property
     def error(self) -> float:
@@ -178,7 +171,6 @@ def _key(side: _Side, row: int) -> CopyKey:
 
 
 def _kept(old: _Side, new: _Side) -> set[CopyKey]:
-    """Return the kinds of copies of the trace before that the trace after has, too."""
     before, after = (Counter(_key(side, row) for row in _copies_in_steps(side).tolist()) for side in (old, new))
     return {key for key, count in before.items() if new.per_step(after[key]) > GONE_SHARE * old.per_step(count)}
 
@@ -198,7 +190,6 @@ def _fewer(old: _Side, new: _Side, rows: Int64s, has: Callable[[_Side, Int64s], 
 
 
 def _blocks(side: _Side, rows: Int64s) -> Bools:
-    """Return whether the host waits for each copy in the call that makes it."""
     syncs = side.details.syncs
     of_copy = syncs.has_cause(*BLOCKING_COPY_CAUSES)
     return np.isin(rows, syncs.stalls.copy[of_copy])

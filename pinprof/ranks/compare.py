@@ -17,16 +17,7 @@ from pinprof.ground.units import ms
 from pinprof.measurement.figures import EXPOSED_MS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
-from pinprof.ranks.rank import (
-    Latecomer,
-    RankPart,
-    RankRow,
-    Ranks,
-    SharedFinding,
-    SharedSite,
-    longest_first,
-    number_of,
-)
+from pinprof.ranks.rank import Latecomer, RankPart, RankRow, Ranks, SharedFinding, SharedSite, longest_first, number_of
 from pinprof.rules.rule import Finding, FoundSite
 from pinprof.rules.sums import within
 from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives
@@ -35,7 +26,6 @@ from pinprof.trace.tables import NONE
 from pinprof.verdict.step_limits import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]
-"""A finding and its rank."""
 
 MIN_SKEW_SHARE = 0.05
 """A rank holds up the others if its step alone is longer by this share. Two runs of one program differ by 3 %, so ranks
@@ -43,8 +33,7 @@ that do the same work differ by less than twice that."""
 
 MIN_SHARE_EXPLAINED = 0.8
 """A rank holds up the others if its longer work is at least this share of the time for which they wait."""
-MIN_SHARE_WAITED = 0.5
-"""Longer work explains a wait that is at least this share of it."""
+MIN_SHARE_WAITED = 0.5  # longer work explains a wait that is at least this share of it
 
 MAX_COLLECTIVES_SHOWN = 10
 MIN_SHARE_OF_REASON = 0.5
@@ -263,12 +252,9 @@ class _Waits(NamedTuple):
     """What ranks wait for each other, by index of the rank and in ns per step, and all their meetings."""
 
     waited_ns: list[float]
-    exposed_ns: list[float]
-    """The part of it in which the rank's GPU runs no other kernel."""
-    caused_ns: list[float]
-    """How long the median of the others waits for the rank, exposed."""
-    last: list[float]
-    """The share of the collectives that it reached last."""
+    exposed_ns: list[float]  # the part of it in which the rank's GPU runs no other kernel
+    caused_ns: list[float]  # how long the median of the others waits for the rank, exposed
+    last: list[float]  # the share of the collectives that it reached last
     meetings_of: "_Meetings"
 
 
@@ -315,8 +301,7 @@ class _Meeting(NamedTuple):
     latest: int
     own_ns: float
     waited_ns: float
-    bytes: int
-    """As in `Collectives`, as is the next."""
+    bytes: int  # as in `Collectives`, as is the next
     bus_bytes: int
 
 

@@ -22,8 +22,7 @@ from pinprof.rules.rule import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
 from pinprof.trace.tables import Trace
 
-TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]
-"""(cause, ns per step), the longest first."""
+TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]  # (cause, ns per step), the longest first
 
 MAX_PROFILER_COST_RATIO = 1.25
 """The most that a profiler may have cost a rank, relative to the expected cost. With 1.1, one of several ranks with the
@@ -33,12 +32,9 @@ same work was called slow."""
 class Alone(NamedTuple):
     """The step of a rank that waits for no other, in ns."""
 
-    least_ns: float
-    """Without the profiler, if it cost the most that is possible."""
-    usual_ns: float
-    """Without the profiler, if it cost what is expected."""
-    traced_ns: float
-    """With the profiler's cost: the rank's own work in the trace."""
+    least_ns: float  # without the profiler, if it cost the most that is possible
+    usual_ns: float  # without the profiler, if it cost what is expected
+    traced_ns: float  # with the profiler's cost: the rank's own work in the trace
 
 
 @dataclass(frozen=True)
@@ -47,12 +43,9 @@ class RankPart:
 
     profile: Profile
     findings: Findings
-    alone: Alone | None
-    """None if it is unknown."""
-    idle: TimesPerStep | None = None
-    """Why its busiest GPU was idle in the complete steps; None if unknown."""
-    file: str = ""
-    """What to read the trace from again; the path of the profile hides the secrets of a URL."""
+    alone: Alone | None  # None if it is unknown
+    idle: TimesPerStep | None = None  # why its busiest GPU was idle in the complete steps; None if unknown
+    file: str = ""  # what to read the trace from again; the path of the profile hides the secrets of a URL
 
 
 def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
@@ -114,49 +107,37 @@ class RankRow:
     rank: int
     path: str
     step_ns: float | None
-    alone_ns: float | None
-    """The step that the rank would have if it never waited for another rank."""
-    surely_ns: float | None
-    """The least possible `alone_ns`, given what the profiler may have cost."""
-    traced_ns: float | None
-    """The step as traced; all times below are parts of it."""
+    alone_ns: float | None  # the step that the rank would have if it never waited for another rank
+    surely_ns: float | None  # the least possible `alone_ns`, given what the profiler may have cost
+    traced_ns: float | None  # the step as traced; all times below are parts of it
     gpu_busy_ns: float | None
     exposed_copies_ns: float | None
-    stall_ns: float | None
-    """Time that the host spends in calls that wait."""
+    stall_ns: float | None  # time that the host spends in calls that wait
     input_ns: float
     communication_ns: float
     exposed_communication_ns: float
-    waited_ns: float
-    """Time in which the kernels of its collectives waited for other ranks."""
-    last: float
-    """Share of the collectives that it reached last."""
+    waited_ns: float  # time in which the kernels of its collectives waited for other ranks
+    last: float  # share of the collectives that it reached last
     explains: float | None
     """The share of the others' exposed waiting that its own longer work in the trace explains; None if that is unknown,
     or nobody waits."""
-    clock_ahead_ns: int
-    """How far the clock of its machine is ahead of that of the first rank."""
+    clock_ahead_ns: int  # how far the clock of its machine is ahead of that of the first rank
     steps_before: int | None
     """Steps of the program before the recorded ones; collectives match if all ranks have the same number."""
     overlapped_communication_ns: float
     """Communication during which another kernel runs; with the exposed part it is all of `communication_ns`."""
-    pause_ns: float | None
-    """The longest time during which its host ran no op and no call."""
-    stalls: TimesPerStep
-    """By cause; they add up to `stall_ns`."""
-    idle_ns: float | None
-    """Time that its busiest GPU had no work, as traced."""
+    pause_ns: float | None  # the longest time during which its host ran no op and no call
+    stalls: TimesPerStep  # by cause; they add up to `stall_ns`
+    idle_ns: float | None  # time that its busiest GPU had no work, as traced
     work_ns: float | None
     """Time that its busiest GPU worked for the steps; without the profiler it is idle for the rest of `step_ns`."""
-    idle: TimesPerStep
-    """By cause; they add up to `idle_ns`."""
+    idle: TimesPerStep  # by cause; they add up to `idle_ns`
 
 
 class SharedSite(NamedTuple):
     """One of the places of a finding, on one or more ranks."""
 
-    site: FoundSite
-    """As on the rank where it costs most."""
+    site: FoundSite  # as on the rank where it costs most
     ranks: tuple[int, ...]
 
 
@@ -167,22 +148,17 @@ class SharedFinding:
     finding: Finding
     """As on the rank where it costs most; if it is about collectives, on the one that waits least in them."""
     ranks: tuple[int, ...]
-    sites: tuple[SharedSite, ...] = ()
-    """Its places on all of these ranks, the costliest first."""
+    sites: tuple[SharedSite, ...] = ()  # its places on all of these ranks, the costliest first
 
 
 class Latecomer(NamedTuple):
     """The rank for which the others wait longest, although its own work does not explain it."""
 
     rank: int
-    last: float
-    """Share of the collectives that it reached last."""
-    waited_ns: float
-    """How long the others wait for it, per step."""
-    begins_later_ns: float
-    """How much later than the others it begins its steps."""
-    is_one_step: bool
-    """Whether only one step was recorded: what came before it is not in the traces."""
+    last: float  # share of the collectives that it reached last
+    waited_ns: float  # how long the others wait for it, per step
+    begins_later_ns: float  # how much later than the others it begins its steps
+    is_one_step: bool  # whether only one step was recorded: what came before it is not in the traces
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,27 +167,20 @@ class Ranks:
 
     rows: tuple[RankRow, ...]
     world_size: int | None
-    collectives: tuple[Collective, ...]
-    """Those with the longest waits."""
+    collectives: tuple[Collective, ...]  # those with the longest waits
     clocks_within_ns: float | None
     """How closely the ends of nine in ten collectives agree on the aligned clocks; None if no collective shows it."""
-    slowest_rank: int | None
-    """The rank that holds up the others, or None."""
-    skew_ns: float
-    """How much longer than the median of the others the slowest rank needs alone."""
-    reason: str | None
-    """Why the slowest rank needs longer, in words."""
+    slowest_rank: int | None  # the rank that holds up the others, or None
+    skew_ns: float  # how much longer than the median of the others the slowest rank needs alone
+    reason: str | None  # why the slowest rank needs longer, in words
     findings: tuple[SharedFinding, ...] = ()
     """Those on the most ranks first, among these the largest saving first, then the largest cost."""
 
-    choice: tuple[str, ...] = ()
-    """Remarks on the choice of traces: why this run of several, ranks without a trace."""
-    traffic: tuple[TrafficJson, ...] = ()
-    """The collectives with recorded messages, those with most bytes first."""
+    choice: tuple[str, ...] = ()  # remarks on the choice of traces: why this run of several, ranks without a trace
+    traffic: tuple[TrafficJson, ...] = ()  # the collectives with recorded messages, those with most bytes first
     unsure: float = 0.0
     """The times alone are known up to this share of them: by it the expected cost of the profiler was wrong."""
-    latecomer: Latecomer | None = None
-    """None if a rank is named, and if the others wait for none."""
+    latecomer: Latecomer | None = None  # None if a rank is named, and if the others wait for none
 
     def __repr__(self) -> str:
         return one_line("ranks", [self.summary])

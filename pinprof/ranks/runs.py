@@ -4,28 +4,24 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
 
 from pinprof.ground.errors import TraceError
-from pinprof.ground.units import counted
 from pinprof.ranks.rank import RankPart, rank_of
 
-BY_ORDER = "order"
-"""The value of --rank-from that numbers the ranks in the order of the files."""
+BY_ORDER = "order"  # the value of --rank-from that numbers the ranks in the order of the files
 MAX_PAUSE_WITHIN_JOB_NS = 60 * 10**9
 """The longest pause between recordings of one job: its ranks record the same steps, and their clocks hardly differ."""
 MAX_RANKS_NAMED = 8
-"""The most runs or ranks that a remark names; further ones are counted."""
 
 
 class JobRun(NamedTuple):
     """Traces that are the ranks of one job."""
 
     parts: list[RankPart]
-    remarks: list[str]
-    """Sentences on the choice of traces."""
+    remarks: list[str]  # sentences on the choice of traces
 
 
 def numbered(parts: Sequence[RankPart], rank_from: str | None = None) -> list[RankPart]:
@@ -147,24 +143,10 @@ def _other_runs(every_run: Sequence[Sequence[RankPart]], index: int) -> Iterator
     as_many = sum(len(run) == ranks for run in every_run)
     which = "the only one" if as_many == 1 else f"the last recorded of the {as_many}"
     this = f"this is run {index + 1}, {which} with {ranks} ranks"
-    yield f"These are {len(every_run)} runs; {this}. For another, give its files or a pattern that only they match:"
-    for number, run in enumerate(every_run[:MAX_RANKS_NAMED], start=1):
-        named = run[0].profile.path + (" ..." if len(run) > 1 else "")
-        yield f"  run {number}: {counted(len(run), 'rank')}{_recorded(run)}: {named}"
-    if len(every_run) > MAX_RANKS_NAMED:
-        yield f"  and {len(every_run) - MAX_RANKS_NAMED} more"
-
-
-def _recorded(run: Sequence[RankPart]) -> str:
-    """Return when a run was recorded, in words; empty if that is unknown."""
-    if run[0].profile.info.base_ns is None:
-        return ""
-    begin = datetime.fromtimestamp(_begin(run[0]) // 10**9, timezone.utc)
-    return f", recorded {begin:%Y-%m-%d %H:%M:%S} UTC"
+    yield f"These are {len(every_run)} runs; {this}. For another, give its files, or a pattern that only they match"
 
 
 def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
-    """Yield sentences on ranks without a trace, and on recordings of different times."""
     numbers = {rank for part in parts if (rank := rank_of(part)) is not None}
     size = next((part.profile.info.world_size for part in parts if part.profile.info.world_size), max(numbers) + 1)
     absent = size - sum(0 <= rank < size for rank in numbers)

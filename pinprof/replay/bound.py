@@ -21,10 +21,8 @@ class Feed:
     if the process makes its batches itself, the profiler slows that.
     """
 
-    input_ns: float
-    """The step's time in a DataLoader."""
-    wait_ns: float
-    """The part in which workers had no batch ready; 0 if the process makes the batches itself."""
+    input_ns: float  # the step's time in a DataLoader
+    wait_ns: float  # the part in which workers had no batch ready; 0 if the process makes the batches itself
 
     @property
     def pinned_ns(self) -> float:
@@ -68,7 +66,6 @@ BOUND_WORDS = {
     BOUND_BY_INPUT: "the input sets the pace: the GPU waits for the next batch",
     BOUND_BY_COLLECTIVES: "collectives set the pace: the GPU runs them, or waits in them for other ranks",
 }
-"""What sets the pace of a step, in words."""
 GPU_BOUND_SHARE = 0.9
 """A step in which the GPU is busy for this share of the time is bound by the GPU; the rest are gaps between kernels."""
 COLLECTIVES_SHARE_OF_STEP = 0.5

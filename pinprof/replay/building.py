@@ -19,19 +19,7 @@ from pinprof.replay.program import (
     GpuWork,
     Program,
 )
-from pinprof.trace.calls import (
-    ASYNC_COPY,
-    COPY,
-    DEVICE,
-    EVENT,
-    FREE,
-    LAUNCH,
-    MODULE_LOAD,
-    PROFILER,
-    QUEUE_DEPTH,
-    QUEUE_FULL,
-    STREAM,
-)
+from pinprof.trace import calls as kinds
 from pinprof.trace.spans.idle_times import long_ops, long_pauses, python_in_nodes, usual_launch_ns, very_long_pauses
 from pinprof.trace.spans.phases import torch_times
 from pinprof.trace.tables import (
@@ -48,8 +36,7 @@ from pinprof.trace.tables import (
     rows_by,
 )
 
-MAX_SPREAD_OF_LAUNCHES = 2.5
-"""The largest spread of launches that counts: a larger one comes from the program."""
+MAX_SPREAD_OF_LAUNCHES = 2.5  # the largest spread of launches that counts: a larger one comes from the program
 
 
 def build_program(
@@ -103,7 +90,6 @@ class _Builder:
         self.current = self._current_queues()
 
     def _replayed_calls(self) -> Int64s:
-        """Return the calls that launch, wait or use events, on threads that launch, by their start."""
         trace, stalls = self.trace, self.stalls
         launches, uses = trace.links.launch[self.launched], np.array(list(self.uses.of_call), np.int64)
         rows = np.unique(np.concatenate((launches, stalls.call, uses))).astype(np.int64)
@@ -111,7 +97,7 @@ class _Builder:
         launching[trace.calls.thread[launches]] = True
         launching &= ~trace.has_role("pin_memory")
         own = np.zeros(len(trace.calls), bool)
-        own[stalls.call[stalls.profiler & (stalls.kind != PROFILER)]] = True
+        own[stalls.call[stalls.profiler & (stalls.kind != kinds.PROFILER)]] = True
         return rows[launching[trace.calls.thread[rows]] & ~own[rows]]
 
     def _free(self) -> Int64s:
@@ -131,7 +117,6 @@ class _Builder:
         return free
 
     def _usual_latency(self) -> float:
-        """Return the median time from launch to start of work that found its stream free."""
         trace = self.trace
         rows = self.launched
         issued = trace.calls.start_ns[trace.links.launch[rows]]
@@ -154,11 +139,11 @@ class _Builder:
 
         Streams of AMD's GPUs hold many thousands.
         """
-        trace, rows, depth = self.trace, self.launched, QUEUE_DEPTH
+        trace, rows, depth = self.trace, self.launched, kinds.QUEUE_DEPTH
         for queue in np.unique(self.queue[rows]).tolist():
             of_queue = rows[self.queue[rows] == queue]
             calls, launch_of = np.unique(trace.links.launch[of_queue], return_inverse=True)
-            if len(calls) <= QUEUE_DEPTH:
+            if len(calls) <= kinds.QUEUE_DEPTH:
                 continue
             ends = np.full(len(calls), np.iinfo(np.int64).min)
             np.maximum.at(ends, launch_of.ravel(), trace.gpu.end_ns[of_queue])
@@ -224,27 +209,27 @@ class _Builder:
         return works
 
     def _add_stall(self, call: Call, stall: int) -> None:
-        """Note what a blocking call waits for."""
         stalls = self.stalls
         kind, copy = int(stalls.kind[stall]), int(stalls.copy[stall])
         stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
-        if kind in (STREAM, DEVICE, EVENT):
+        if kind in (kinds.STREAM, kinds.DEVICE, kinds.EVENT):
             call.queue = int(self.queue[copy]) if copy != NONE else int(self.current[call.row])
-            call.kind = CallKind.DEVICE_WAIT if kind == DEVICE else CallKind.STREAM_WAIT
-            if kind != DEVICE and copy == NONE and (call.queue == NONE or (kind == EVENT and drain_ns == 0)):
+            call.kind = CallKind.DEVICE_WAIT if kind == kinds.DEVICE else CallKind.STREAM_WAIT
+            is_unknown = call.queue == NONE or (kind == kinds.EVENT and drain_ns == 0)
+            if kind != kinds.DEVICE and copy == NONE and is_unknown:
                 call.kind, call.own_ns = CallKind.PAUSE, stall_ns
                 return
             self._add_wait(call, stall)
-        elif kind in (COPY, ASYNC_COPY) and call.works:
+        elif kind in (kinds.COPY, kinds.ASYNC_COPY) and call.works:
             self._add_staging(call, stall_ns)
-        elif kind in (QUEUE_FULL, MODULE_LOAD, PROFILER):
-            call.own_ns = self.usual_launch_ns if kind == QUEUE_FULL else stall_ns
-            call.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != QUEUE_FULL else 0.0
-        elif kind == LAUNCH:
+        elif kind in (kinds.QUEUE_FULL, kinds.MODULE_LOAD, kinds.PROFILER):
+            call.own_ns = self.usual_launch_ns if kind == kinds.QUEUE_FULL else stall_ns
+            call.artefact_ns = max(stall_ns - self.usual_launch_ns, 0.0) if kind != kinds.QUEUE_FULL else 0.0
+        elif kind == kinds.LAUNCH:
             call.kind = CallKind.OWN_WAIT
             self._add_wait(call, stall)
         else:
-            waits = kind == FREE and drain_ns > 0
+            waits = kind == kinds.FREE and drain_ns > 0
             call.kind = CallKind.DRAIN if waits else CallKind.PAUSE
             call.own_ns = stall_ns - drain_ns if waits else stall_ns
 
@@ -265,7 +250,6 @@ class _Builder:
             work.latency_ns = max(float(trace.gpu.start_ns[work.row]) - free, 0.0)
 
     def _add_wait(self, call: Call, stall: int) -> None:
-        """Note the least time of the call, and the time to wake up."""
         stalls = self.stalls
         if stalls.drain_ns[stall] + stalls.own_ns[stall] > 0:
             returned = float(self.trace.calls.end_ns[stalls.call[stall]] - stalls.awaited_end_ns[stall])
@@ -345,7 +329,6 @@ def _host_time(
 
 
 def _artefacts(trace: Trace, since: Int64s, until: Int64s) -> Int64s:
-    """Return the profiler's own time between these times: for its buffers, and between its step marks."""
     overheads, steps = trace.overheads, trace.steps
     artefact = covered(overheads.times(), since, until)
     if steps.source == "profiler_step":
@@ -366,7 +349,6 @@ def _recorded_events(
 
 
 def _per_event(times: Floats, events: Floats) -> float:
-    """Return the mean time per event, over the calls that have events."""
     has_events = events > 0
     return float(times[has_events].sum() / events[has_events].sum()) if has_events.any() else 0.0
 

@@ -34,8 +34,7 @@ LONG_CALL_PERCENTILE = 90
 """Percentile of the host's time per op and call: time of a call beyond it is the program's own work."""
 MIN_COST_IN_LAUNCHES, MAX_COST_IN_LAUNCHES = 0.2, 1.2
 """The cost is kept between these multiples of the median launch, as are all but a few of the same recordings."""
-COST_BOUNDS = 0.9, 1.1
-"""The least and the most that a profiler may have cost, as multiples of the expected cost."""
+COST_BOUNDS = 0.9, 1.1  # the least and the most that a profiler may have cost, as multiples of the expected cost
 UNSURE_SHARE, UNSURE_PER_SLOW_LAUNCH, STANDARD_ERRORS = 0.1, 0.05, 2.0
 """How far an estimate may be off: `UNSURE_SHARE` of the step on a host whose launches take `FAST_LAUNCH_NS`,
 `UNSURE_PER_SLOW_LAUNCH` more for each further `FAST_LAUNCH_NS`, and `STANDARD_ERRORS` of the recorded steps. With the
@@ -46,8 +45,7 @@ RUN_NOISE, SLOW_NOISE, FAST_LAUNCH_NS = 0.05, 0.04, 4_000.0
 launches take 4 us, and by 20 % on those with 7 to 9 us."""
 LENGTHENED_SHARE = 0.2
 """If the profiler made the step longer by less than this share, the estimate is more certain in proportion."""
-MAX_COST_NS = 10_000.0
-"""No profiler costs more than this per op or call."""
+MAX_COST_NS = 10_000.0  # no profiler costs more than this per op or call
 MAX_HURRY_OF_HOST = 4.0
 """A host that did other work while it recorded may be faster by at most this factor at other times."""
 CLOSE_SHARE_OF_STEP = 0.005
@@ -58,23 +56,18 @@ LONG_RUN_OF_GPU, SLOWEST_GPU = 0.87, 0.8
 MAX_STAGING_FACTOR = 1.5
 """Staging takes at most this multiple of the recorded time, and at least its inverse; it varied by 40 % on one
 machine."""
-SEARCH_ROUNDS = 12
-"""Halvings of the search, which find the cost to a few ns per event."""
+SEARCH_ROUNDS = 12  # halvings of the search, which find the cost to a few ns per event
 
 
 @dataclass(frozen=True)
 class Calibration:
     """The possible costs of the profiler in a recording."""
 
-    cost: ProfilerCost
-    """The expected cost."""
-    low: ProfilerCost
-    """The least possible cost."""
-    high: ProfilerCost
-    """The most possible cost."""
+    cost: ProfilerCost  # the expected cost
+    low: ProfilerCost  # the least possible cost
+    high: ProfilerCost  # the most possible cost
     launch_ns: float
-    step_error: float
-    """The largest `Program.step_error` of all ranks."""
+    step_error: float  # the largest `Program.step_error` of all ranks
 
     def unsure(self, longer: float) -> float:
         """Return the share by which the estimate may be off if the profiler made the step longer by `longer`."""
@@ -172,8 +165,7 @@ class Fit(NamedTuple):
     """With what the programs of all ranks take a known step."""
 
     cost: ProfilerCost
-    gpu_speed: float = 1.0
-    """How many times as fast the GPU is as in the recording."""
+    gpu_speed: float = 1.0  # how many times as fast the GPU is as in the recording
 
 
 def fits_of(programs: Sequence[Program], steps: int, step_ns: float) -> tuple[Fit, ...]:
@@ -237,8 +229,7 @@ off by a third: that is the scatter between the two in 26 recordings of other pe
 OPTIMIZER_WRAPPER, OPTIMIZER_WRAPPER_FILE = "wrapper", "torch/optim/optimizer.py"
 """The function around each step of an optimizer, which also marks it in the trace (`Optimizer.profile_hook_step`)."""
 PASSES: Final = ("forward", "backward")
-MUCH_OF_STEP: Final = 0.1
-"""The program's own Python that takes a smaller share of the time does not matter."""
+MUCH_OF_STEP: Final = 0.1  # the program's own Python that takes a smaller share of the time does not matter
 DECORATED_IN: Final = "torch/utils/_contextlib.py"
 """The file in which `torch.no_grad` calls the functions that it decorates, such as the step of an optimizer."""
 
@@ -321,7 +312,6 @@ def _within_step(frames: Sequence[HostFrame]) -> Sequence[HostFrame] | None:
 
 
 def _shares_inside(trace: Trace, calls: Sequence[Call]) -> Floats:
-    """Return the share of the host's time before each call that lies in steps of optimizers."""
     rows = np.array([call.row for call in calls], np.int64)
     start = trace.calls.start_ns[rows]
     since = start - np.array([call.gap_ns for call in calls], np.int64)

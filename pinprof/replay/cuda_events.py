@@ -12,19 +12,14 @@ from pinprof.trace.calls import EVENT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.vendors import AWAIT_EVENT, RECORD_EVENT
 
-EVENT_SKEW_NS = 1_000
-"""GPU times that should follow each other may overlap by this much."""
-WAKE_NS = 20_000
-"""A wait for an event returns within this time after the end of the awaited work."""
-MAX_STREAMS_WITH_EVENTS = 6
-"""The streams that are searched for those of an event, the ones with most work first."""
-MAX_SAMPLED_CALLS = 8
-"""The calls at the same position in their steps that are examined to find their event."""
+EVENT_SKEW_NS = 1_000  # GPU times that should follow each other may overlap by this much
+WAKE_NS = 20_000  # a wait for an event returns within this time after the end of the awaited work
+MAX_STREAMS_WITH_EVENTS = 6  # the streams that are searched for those of an event, the ones with most work first
+MAX_SAMPLED_CALLS = 8  # the calls at the same position in their steps that are examined to find their event
 LONG_IDLE_NS, PROMPT_NS = 20_000, 10_000
 """A stream that is idle for at least `LONG_IDLE_NS` waits for something, and goes on within `PROMPT_NS` after that has
 ended."""
-MAX_RECORDS_BACK_OF_IDLE = 64
-"""The records, the latest first, that are searched for the reason of an idle stream."""
+MAX_RECORDS_BACK_OF_IDLE = 64  # the records, the latest first, that are searched for the reason of an idle stream
 MAX_RECORDS_BACK, MAX_RECORDS_BACK_OF_HOST = 8, 32
 """The records, the latest first, that are searched for the event of a stream's wait, and of a wait of the host."""
 
@@ -32,12 +27,9 @@ MAX_RECORDS_BACK, MAX_RECORDS_BACK_OF_HOST = 8, 32
 class EventUse(NamedTuple):
     """What a call does with an event."""
 
-    kind: CallKind
-    """RECORD, ORDER (a stream waits) or EVENT_WAIT (the host does)."""
-    queue: int
-    """The stream that is recorded, that waits, or whose work the host waits for; -1 where it is not known."""
-    back: int
-    """For ORDER and EVENT_WAIT: the record of its event, counted back from the call; 1 is the latest record."""
+    kind: CallKind  # RECORD, ORDER (a stream waits) or EVENT_WAIT (the host does)
+    queue: int  # the stream that is recorded, that waits, or whose work the host waits for; -1 where it is not known
+    back: int  # for ORDER and EVENT_WAIT: the record of its event, counted back from the call; 1 is the latest record
 
 
 class EventUses(NamedTuple):
@@ -67,7 +59,6 @@ def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
 
 
 def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
-    """Return the calls in groups, each of calls at the same position in their steps."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     count_in: dict[int, int] = defaultdict(int)
     for row in rows.tolist():
@@ -204,7 +195,6 @@ class _Search:
         return self._begun[after] - free > LONG_IDLE_NS
 
     def _allowed(self, group: list[int]) -> _Guess | None:
-        """Return the latest record that the times of most steps allow."""
         best: tuple[tuple[float, int, float], _Guess] | None = None
         following = self._next_queue(group[0])
         for back in range(1, MAX_RECORDS_BACK + 1):

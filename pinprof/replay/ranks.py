@@ -21,8 +21,7 @@ from pinprof.replay.program import (
 from pinprof.trace.collectives import Meeting, collectives_of, is_collective_kernel, match_collectives
 from pinprof.trace.tables import KERNEL, Int64s, Trace
 
-Durations = list[dict[int, float]]
-"""Per rank: the times of activities in ns, by row of `Trace.gpu`."""
+Durations = list[dict[int, float]]  # per rank: the times of activities in ns, by row of `Trace.gpu`
 
 
 def join_ranks(traces: Sequence[Trace], programs: Sequence[Program], steps: Sequence[Sequence[int]]) -> list[Program]:

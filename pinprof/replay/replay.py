@@ -33,8 +33,17 @@ from pinprof.replay.machine import Pace, ProfilerCost, pace
 from pinprof.replay.program import Floats, Program
 from pinprof.replay.ranks import in_no_time, join_ranks, waiting_for_nobody
 from pinprof.replay.representatives import representatives
-from pinprof.replay.settings import Setting, StepEstimate, across, bounds_of, estimated_settings, measured_step
-from pinprof.replay.worlds import WORLDS, middle, range_of
+from pinprof.replay.settings import (
+    WORLDS,
+    Setting,
+    StepEstimate,
+    across,
+    bounds_of,
+    estimated_settings,
+    measured_step,
+    middle,
+    range_of,
+)
 from pinprof.trace.collectives import collectives_of
 from pinprof.trace.spans.phases import phase_of_calls
 from pinprof.trace.tables import NONE, Trace
@@ -45,13 +54,10 @@ value gives the least scatter of the costs that fit 14 programs recorded with st
 
 MAX_CALLS_REPLAYED = 12_000
 """The most calls of replayed steps: a replay takes a µs or two for each, and dozens of replays are made."""
-CALLS_PER_REPLAY = 8_000
-"""The calls that a replay runs, about; longer programs run once."""
+CALLS_PER_REPLAY = 8_000  # the calls that a replay runs, about; longer programs run once
 
-UNSURE_CHANGE = 0.2
-"""The share of a change by which it may be smaller or larger than the replay shows."""
-GPU_DRIFT = 0.01
-"""The share of the step by which two runs of a program differ if the GPU sets its pace."""
+UNSURE_CHANGE = 0.2  # the share of a change by which it may be smaller or larger than the replay shows
+GPU_DRIFT = 0.01  # the share of the step by which two runs of a program differ if the GPU sets its pace
 DRIFT_SHARE_OF_WORK = 0.6
 """The share of the drift that the GPU's own work has where the host sets the pace: a profiler may record kernels longer
 than they are. Of 52 recorded changes of launches, 46 lie in their range, as many as without such a bound."""
@@ -62,8 +68,7 @@ class Paces:
     """A step of changed programs in each world; times in ns."""
 
     step_ns: Floats
-    busy_ns: Floats
-    """As in `Pace`."""
+    busy_ns: Floats  # as in `Pace`
 
     @property
     def work_ns(self) -> Floats:
@@ -264,10 +269,7 @@ class Replay:
             self.pace_after(
                 setting,
                 self._pace(
-                    changed,
-                    host(setting.cost),
-                    waits=setting.waits_for_ranks,
-                    gpu_speed=gpu_speed * setting.gpu_speed,
+                    changed, host(setting.cost), waits=setting.waits_for_ranks, gpu_speed=gpu_speed * setting.gpu_speed
                 ),
                 batch_ns,
             )
@@ -335,7 +337,6 @@ class Replay:
 
 
 def _thread_is_late(rank: Details) -> bool:
-    """Return whether recorded steps wait for a thread that pins: it hands over a batch at once when it has one."""
     return (
         rank.loader.by_workers
         and bool(rank.loader.pins or rank.loader.pinned)

@@ -9,8 +9,7 @@ from pinprof.replay.calibration import USUAL_NS, cost_of
 from pinprof.replay.program import Floats, Program
 from pinprof.trace.tables import Bools, Int64s
 
-MAX_STEPS_ALL_REPLAYED = 15
-"""Up to this number of steps, all are replayed."""
+MAX_STEPS_ALL_REPLAYED = 15  # up to this number of steps, all are replayed
 SAMPLE_SIZES = (8, 12, 16)
 """The possible numbers of steps that represent at least twice that number; the smallest balanced one is taken."""
 BALANCED_SHARE_OF_STEP = 0.0007

@@ -1,4 +1,13 @@
-"""The step without the profiler, as measured or estimated, and the settings of a replay for the worlds between.
+"""Worlds: choices of the few things that a trace cannot tell; and the step without the profiler, as known or estimated.
+
+A trace does not tell what the profiler cost the host, how fast the host is without it, whether other ranks would come
+as late, how much of a removed wait returns elsewhere, and by what two runs of a program differ. A world is one choice
+of these. The step, the cost of a limit and the saving of a change are computed in each world. Shown are the value in
+the expected world and the 10th and 90th percentile over all. So they fit each other: where the step is long, a limit
+costs much, and its fix saves as much.
+
+The worlds are a lattice of rank 1 (Sloan and Joe, *Lattice Methods for Multiple Integration*, 1994) around the expected
+world: the same on every machine, and each choice is spread evenly over its distribution.
 
 A setting is the program at a cost of the profiler and a pace of the host. A replay takes long, so it is made at few
 settings, not in each world; a world lies between two of them.
@@ -7,6 +16,8 @@ settings, not in each world; a world lies between two of them.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from statistics import NormalDist
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,10 +27,46 @@ from pinprof.ground.units import NS_PER_MS
 from pinprof.replay.calibration import Calibration
 from pinprof.replay.machine import Pace, ProfilerCost
 from pinprof.replay.program import Floats
-from pinprof.replay.worlds import WORLDS, RangeNs
+
+RangeNs: TypeAlias = tuple[float, float]  # the 10th and the 90th percentile over the worlds
+
+WORLD_COUNT: Final = 23  # worlds; the one in the middle is the expected one
+_LOW, _HIGH = 0.1, 0.9
+
+
+class Worlds(NamedTuple):
+    """The choices of each world, one entry per world: normally distributed, 0 expected, 90th percentile 1."""
+
+    host: Floats  # how slow the host is without the profiler, and so how little the profiler cost
+    ranks: Floats  # how much of the waiting for other ranks the profiler caused; none where it is negative
+    change: Floats  # how much of a change is realized
+    drift: Floats  # by what a run after a change differs from the run before it
+
+
+def _choices(generator: int) -> Floats:
+    """Return a choice per world; all choices of a generator that shares no factor with `WORLD_COUNT` differ."""
+    half = WORLD_COUNT // 2
+    levels = (np.arange(-half, half + 1) * generator + half) % WORLD_COUNT
+    normal = np.array([NormalDist().inv_cdf((level + 0.5) / WORLD_COUNT) for level in levels.tolist()])
+    return normal / float(np.quantile(normal, _HIGH))
+
+
+WORLDS: Final = Worlds(_choices(1), _choices(4), _choices(10), _choices(17))
+"""Of all such generators, these have the least correlations: 0.23 at most."""
+
+
+def middle(values: Floats) -> float:
+    """Return the value in the expected world, in which each choice is its median."""
+    return float(values[WORLD_COUNT // 2])
+
+
+def range_of(values: Floats) -> RangeNs:
+    """Return the 10th and the 90th percentile over the worlds, and no less than the value in the expected world."""
+    low, high = np.quantile(values, (_LOW, _HIGH)).tolist()
+    return min(low, middle(values)), max(high, middle(values))
+
 
 SURE_RANGE_SHARE = 0.1
-"""An estimate is sure if its range is at most this share of it."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +74,7 @@ class StepEstimate:
     """The step without the profiler, in ns; None where the trace does not show it."""
 
     step_ns: float | None
-    source: str
-    """`measured` by pinprof in the recorded run, `given` by the user, or `estimated`."""
+    source: str  # `measured` by pinprof in the recorded run, `given` by the user, or `estimated`
     range_ns: RangeNs | None
     """The range of the step. If it was measured, it holds the step with 95 % confidence (for a few steps it is their
     scatter). Otherwise it is its range over the worlds, within the GPU's own work and the traced step."""
@@ -66,8 +112,7 @@ def _measured(rank: Details) -> tuple[float, float, float] | None:
     return mean, min(low, mean), max(high, mean)
 
 
-SHORT_OF_TRUTH = 0.03
-"""The traced step may be shorter than the step of another run by up to this share."""
+SHORT_OF_TRUTH = 0.03  # the traced step may be shorter than the step of another run by up to this share
 
 MIN_SHARE_OF_GPU_BOUND = 0.98
 """The step without the profiler lies between the GPU's own work and the traced step. If these differ by at most two
@@ -76,8 +121,7 @@ percent, it is the traced step: the profiler only slows the host, and the host i
 NOISE_SHARE_OF_STEP = 0.02
 """By this share of the step two runs of a program differ even if the host does not set the pace."""
 
-SETTING_PLACES = (-1.0, 0.0, 1.0)
-"""Where the settings of an estimate lie in `Worlds.host`."""
+SETTING_PLACES = (-1.0, 0.0, 1.0)  # where the settings of an estimate lie in `Worlds.host`
 
 
 @dataclass(frozen=True)
@@ -86,16 +130,12 @@ class Setting:
 
     cost: ProfilerCost
     step_ns: float
-    before: Pace
-    """The pace of the unchanged programs; the step may be longer or shorter."""
-    waits_for_ranks: bool = True
-    """Whether the only rank waits for others whose traces are not given."""
-    gpu_speed: float = 1.0
-    """How many times as fast the GPU is as in the recording."""
+    before: Pace  # the pace of the unchanged programs; the step may be longer or shorter
+    waits_for_ranks: bool = True  # whether the only rank waits for others whose traces are not given
+    gpu_speed: float = 1.0  # how many times as fast the GPU is as in the recording
 
 
-PaceOf = Callable[[ProfilerCost, bool], Pace]
-"""Returns the pace at a cost, and whether the only rank waits for others."""
+PaceOf = Callable[[ProfilerCost, bool], Pace]  # returns the pace at a cost, and whether the only rank waits for others
 
 
 def estimated_settings(

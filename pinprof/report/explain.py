@@ -120,7 +120,6 @@ def to_catalogue(rules: Sequence[Rule], *, width: int = 100, color: bool = False
 def _page(rule: Rule) -> Iterator[RenderableType]:
     yield Text.assemble((rule.id, "bold"), f"  {rule.title}")
     sections = (
-        ("What it looks at", rule.looks_at),
         ("Why it is dangerous" if rule.is_hazard else "Why it costs", rule.why),
         ("What to do", rule.fix),
     )

@@ -15,8 +15,8 @@ from pinprof.documents import fields
 from pinprof.documents.fields import PlacedJson
 from pinprof.ground.units import between, counted, duration, listed, percent, rate, sizes
 from pinprof.prediction import Prediction, Scenario
-from pinprof.prediction.options import OPTIONS, OptionChange
 from pinprof.prediction.pinning import pinned_rate
+from pinprof.prediction.scenarios import OPTIONS, OptionChange
 from pinprof.prediction.verification import Verification
 from pinprof.replay.bound import BOUND_WORDS
 from pinprof.report.html import Column, number_columns

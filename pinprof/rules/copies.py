@@ -26,24 +26,18 @@ MIN_SMALL_COPIES = 32
 WHY_PAGEABLE = {
     False: "the DataLoader has no pin_memory=True",
     True: "the DataLoader has pin_memory=True, but this memory is not pinned",
-    None: (
-        "the trace does not show whether the DataLoader has pin_memory=True: if so, the class of the batches has no "
-        "method pin_memory() (PIN105)"
-    ),
+    None: "the trace does not show whether the DataLoader has pin_memory=True",
 }
-"""Why batches are pageable, by whether the DataLoader pins."""
 PIN_OR_HAVE_PINNED = (
     "Add pin_memory=True to the DataLoader, or, if it has that, a method pin_memory() to the class of the batches "
     "(PIN105); then non_blocking=True to the copies."
 )
-"""What to do if the trace does not show whether the DataLoader pins."""
 SENT_UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
 PIN_HERE = (
     "Pin it in this process, even if another one pins it before sending: it arrives in shared memory, unpinned. "
     "Allocate it once with pin_memory=True and refill it, each time after an event that shows that its last copy has "
     "ended; or let a DataLoader of this process pin it (pin_memory=True)."
 )
-"""What to do in a process that multiprocessing started."""
 
 
 def of_places(
@@ -53,16 +47,11 @@ def of_places(
     return as_one(profile, copies, lambda parts: evidence_of(of_all(parts)))
 
 
-def has_unpinned_batches(details: Details) -> bool:
-    """Return whether the pageable memory that is copied to the GPU is that of batches of a DataLoader."""
-    return bool(details.loader.waits) and details.loader.pinned is False
-
-
 def search_pageable(code: int) -> Search:
     """Look for copies of pageable memory in this direction, except those that an op of a library makes by itself."""
 
     def found(details: Details, profile: Profile) -> Iterator[Evidence]:
-        if code == HTOD and has_unpinned_batches(details):
+        if code == HTOD and details.loader.has_unpinned:
             return  # batches have rules of their own
         rows = details.overlap.row
         launch = details.trace.links.launch[rows]
@@ -89,7 +78,7 @@ def search_batches(*, loader_pins: bool) -> Search:
     """Look for copies of unpinned batches, either of DataLoaders that pin or of those that do not."""
 
     def found(details: Details, profile: Profile) -> Iterator[Evidence]:
-        if not has_unpinned_batches(details) or bool(details.loader.pins) != loader_pins:
+        if not details.loader.has_unpinned or bool(details.loader.pins) != loader_pins:
             return
         rows, gpu = details.overlap.row, details.trace.gpu
         chosen = (gpu.direction[rows] == HTOD) & (gpu.host_memory[rows] == PAGEABLE)
@@ -155,7 +144,6 @@ def _evidence(details: Details, copies: Copies, what: str) -> Evidence:
 
 
 def _one_step_ahead(details: Details, copies: Copies) -> Edits:
-    """Return the change that makes copies a step ahead, on a stream of their own."""
     rows = frozenset(copies.rows.tolist())
     return Edits(ahead=rows) | without_blocking(details, rows)
 
@@ -192,7 +180,6 @@ def many_small(details: Details, profile: Profile) -> Iterator[Copies]:
 
 
 MAX_OPS_NAMED = 3
-"""Ops that a sentence on copies in flight names."""
 WORDS_OF_TOUCH = {
     "read": ("to pinned host memory", ("runs", "run"), "reads the memory, it reads old values"),
     "written": (

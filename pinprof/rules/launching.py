@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from pinprof.details import Details
 from pinprof.ground.intervals import Intervals, covered, joined, subtract, union
-from pinprof.ground.units import duration, listed
+from pinprof.ground.units import listed
 from pinprof.measurement.profile import OUTSIDE_WORK, Profile, busiest_idle_times
 from pinprof.prediction.graphs import OFTEN_PER_STEP, Blocker
-from pinprof.rules.sums import MAX_THINGS_NAMED, at, in_complete_steps, launched_kernels, times_of_ops
+from pinprof.rules.sums import MAX_THINGS_NAMED, at, in_complete_steps, launched_kernels
 from pinprof.trace.links import within
 from pinprof.trace.spans.idle_times import long_ops, long_pauses
 from pinprof.trace.spans.one_time_work import REGION_PREFIX, capture_times, compile_times
@@ -17,10 +16,7 @@ from pinprof.trace.spans.steps import serving_marks
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import GRAPH_LAUNCH
 
-MIN_OPS_SHARE_OF_STEP = 0.02
-"""Needless ops that take a smaller share of the step are not worth a finding."""
-MIN_IDLE_SHARE_OF_STEP = 0.1
-"""A GPU that is idle for a smaller share of the step does not wait for launches."""
+MIN_IDLE_SHARE_OF_STEP = 0.1  # a GPU that is idle for a smaller share of the step does not wait for launches
 INDUCTOR_PREFIX = "triton_"
 """Begins the names of Inductor's kernels (torch/_inductor/codegen/triton.py); kernels that people write in Triton have
 names of their own."""
@@ -29,11 +25,6 @@ COMPILED_SHARE = 0.1
 library kernels. Chosen on traces of compiled programs (0.11 to 0.95: vLLM, xDiT, a looping transformer) and of vLLM
 without compiling (0.001); a compiled loss or optimizer alone launches less."""
 CALL_OF_COLLECT = re.compile(r"<built-in (?:function collect>|method collect of module )")
-"""How Python names gc.collect()."""
-FUSING_BY_COMPILER = 'torch.compile with mode="reduce-overhead" fuses kernels and launches CUDA graphs'
-FIX_OF_COMPILED = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
-OUTSIDE_OF_GRAPHS = "Find out why kernels are launched outside of the CUDA graphs"
-LOGS_OF_COMPILER = "TORCH_LOGS=graph_breaks,cudagraphs says where compiled code ends, and what no graph can hold."
 MORE_PER_LAUNCH = "Or give the GPU more to do per launch: a larger batch."
 FIX_OF_SERVER = (
     "Let the server launch CUDA graphs for batches of these sizes: vLLM without --enforce-eager, and with the sizes in "
@@ -41,16 +32,9 @@ FIX_OF_SERVER = (
     "requests at once."
 )
 FIX_OF_DECODING = (
-    'Launch each decode as one CUDA graph: torch.compile with mode="reduce-overhead" does that, given a KV cache of '
-    "fixed size that is written in place."
+    "Launch each decode as one CUDA graph, with a KV cache of fixed size that is written in place: torch.compile with "
+    'mode="reduce-overhead" does that, and generate() of transformers with cache_implementation="static".'
 )
-FIX_OF_GENERATE = (
-    'Let generate launch each decode as one CUDA graph: cache_implementation="static" gives it a KV cache of fixed '
-    "size, and compiles the call of the model."
-)
-MORE_REQUESTS = "Or answer more requests at once."
-SHOWS_TRANSFORMERS = re.compile(r"\btransformers/|^aten::isin$")
-"""The generate of transformers shows by its frames, or by the op that looks for the end of answers."""
 
 
 def late_ns(profile: Profile) -> float:
@@ -61,27 +45,6 @@ def late_ns(profile: Profile) -> float:
     idle = busiest_idle_times(profile)
     late = idle.get("host_wait", 0.0) / profile.steps.divisor + idle.get(OUTSIDE_WORK, 0.0)
     return min(late, step - busy)
-
-
-class CostOfOps(NamedTuple):
-    """The cost of needless ops per step."""
-
-    ns: float
-    """Of the GPU, or of the host where the GPU waits for it."""
-    number: float
-    """How many ops there are."""
-    text: str
-
-
-def cost_of_ops(details: Details, profile: Profile, ops: Int64s) -> CostOfOps | None:
-    """Return what ops of complete steps cost, none of them within another; None where that is not worth a finding."""
-    inside = ops[in_complete_steps(details.trace, details.trace.ops.start_ns[ops])]
-    host, on_gpu = (time / profile.steps.divisor for time in times_of_ops(details.trace, inside))
-    cost = max(on_gpu, min(host, late_ns(profile)))
-    if not profile.step_ns or cost < MIN_OPS_SHARE_OF_STEP * profile.step_ns:
-        return None
-    text = f"{duration(host)} of the host as traced, and {duration(on_gpu)} of the GPU"
-    return CostOfOps(cost, len(inside) / profile.steps.divisor, text)
 
 
 def pauses(details: Details) -> Intervals:
@@ -114,25 +77,26 @@ def how_to_launch(details: Details, blockers: Sequence[Blocker]) -> str:
     """Return how to launch kernels together; nothing where the trace adds nothing to the rule."""
     if serving_marks(details.trace.annotations) is not None:  # the steps answer requests
         return FIX_OF_SERVER
-    decodes = len(details.trace.model_calls) > 0
-    if decodes and not _is_compiled(details.trace):
-        names_transformers = any(map(SHOWS_TRANSFORMERS.search, details.trace.ops.names))
-        return f"{FIX_OF_GENERATE if names_transformers else FIX_OF_DECODING} {MORE_REQUESTS}"
+    if len(details.trace.model_calls) and not _is_compiled(details.trace):
+        return f"{FIX_OF_DECODING} Or answer more requests at once."
     graphs = details.trace.calls.named(GRAPH_LAUNCH.search)
     if details.trace.steps.holds(details.trace.links.call_step[graphs]).any():
-        return f"{OUTSIDE_OF_GRAPHS}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
+        why = "Find out why kernels are launched outside of the CUDA graphs."
+        return f"{why} {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
     needs = _needs(blockers)
     if _is_compiled(details.trace):
-        in_graphs = f"{FIX_OF_COMPILED}{needs or '; or capture the step as one CUDA graph'}"
-        return f"{in_graphs}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
-    return f"{FUSING_BY_COMPILER}{needs}. {MORE_PER_LAUNCH}" if needs else ""
+        fix = 'Let torch.compile launch what it made with mode="reduce-overhead", as CUDA graphs'
+        fix += needs or "; or capture the step as one CUDA graph"
+        return f"{fix}. {_what_breaks(details.trace)} {MORE_PER_LAUNCH}"
+    fusing = 'torch.compile with mode="reduce-overhead" fuses kernels and launches CUDA graphs'
+    return f"{fusing}{needs}. {MORE_PER_LAUNCH}" if needs else ""
 
 
 def _what_breaks(trace: Trace) -> str:
     """Return where compiled code ends, or how to see that."""
     notes = trace.run.graph_breaks if trace.run else ()
     if not notes:
-        return LOGS_OF_COMPILER
+        return "TORCH_LOGS=graph_breaks,cudagraphs says where compiled code ends, and what no graph can hold."
     return f"Compiled code ends {listed([at(note.place).strip() for note in notes], MAX_THINGS_NAMED)} (PIN612)."
 
 
@@ -149,7 +113,6 @@ def _needs(blockers: Sequence[Blocker]) -> str:
 
 
 def _is_compiled(trace: Trace) -> bool:
-    """Return whether torch.compile made what launches much of the work of the complete steps."""
     gpu, launch = trace.gpu, trace.links.launch
     rows = launched_kernels(trace)
     if not len(rows):

@@ -26,8 +26,7 @@ class Workers(NamedTuple):
     """The workers of the only DataLoader from which the steps drew; 0: the process makes the batches itself."""
 
     now: int
-    then: int
-    """How many the cores have room for; not more than now if the workers already share all cores."""
+    then: int  # how many the cores have room for; not more than now if the workers already share all cores
     cpus: int
 
 

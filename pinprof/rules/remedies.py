@@ -11,11 +11,9 @@ class Remedy(NamedTuple):
     """What spares the time of some functions."""
 
     packages: frozenset[str]
-    functions: frozenset[str]
-    """By their names; `ANY_FUNCTION` for all of these packages."""
+    functions: frozenset[str]  # by their names; `ANY_FUNCTION` for all of these packages
     advice: str
-    is_in_c: bool = False
-    """Whether no Python runs in them: a sample then shows the line that calls them."""
+    is_in_c: bool = False  # whether no Python runs in them: a sample then shows the line that calls them
 
 
 def _remedy(packages: str, functions: str, advice: str, *, is_in_c: bool = False) -> Remedy:
@@ -85,8 +83,7 @@ REMEDIES: Final = (
     _remedy("copy", "deepcopy", "Make the copy once before the loop, and copy values into it: copy_() for tensors."),
 )
 """The first that fits holds; one without packages fits functions of this name in any library."""
-IMPORTED_AS: Final = {"np": "numpy", "Image": "PIL"}
-"""Names that programs give to modules."""
+IMPORTED_AS: Final = {"np": "numpy", "Image": "PIL"}  # names that programs give to modules
 CALL_IN_LINE = re.compile(r"\b((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\(")
 
 

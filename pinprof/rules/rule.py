@@ -8,23 +8,22 @@ from pinprof.details import Details
 from pinprof.ground.units import duration, one_line
 from pinprof.measurement.profile import Profile
 from pinprof.measurement.trust.doubt import FigureKind
-from pinprof.prediction import Edits
-from pinprof.prediction.edits import NO_EDITS
+from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.graphs import Blocker
 from pinprof.prediction.predict import Saving
 from pinprof.trace.lines import Placed
 from pinprof.verdict.step_limits import LimitName
 from pinprof.verdict.verdict import NO_VERDICT, Verdict
 
+__all__ = ["NO_EDITS", "Details", "Edits", "Profile"]  # what rules are written with, besides what stands here
+
 
 @dataclass(frozen=True)
 class Further:
     """A change that helps only once a finding is fixed."""
 
-    rule: str
-    """The number of the rule that says how."""
-    what: str
-    """What it is, to follow "with"."""
+    rule: str  # the number of the rule that says how
+    what: str  # what it is, to follow "with"
     edits: Edits
 
 
@@ -39,33 +38,20 @@ class Evidence(Placed):
     file: str | None = None
     line: int | None = None
     function: str | None = None
-    at_any_cost: bool = False
-    """Worth a line even if it costs this step nothing."""
+    at_any_cost: bool = False  # worth a line even if it costs this step nothing
     is_irregular: bool = False
     """Whether the cost is that of irregular steps: it comes on top of the regular step, and is saved whole."""
-    edits: Edits = NO_EDITS
-    """What its fix changes in the recorded program; nothing if a replay cannot tell."""
+    edits: Edits = NO_EDITS  # what its fix changes in the recorded program; nothing if a replay cannot tell
     at_most: Edits = NO_EDITS
     """If a replay cannot tell the saving: more than the fix changes, which bounds what the fix saves."""
-    then: "Further | None" = None
-    """What the fix makes possible."""
-    figures: str = ""
-    """The numbers alone, which follow the place in a list of sites."""
-    brief: str = ""
-    """The sentence in one line for the short report, if `text` takes several."""
+    then: "Further | None" = None  # what the fix makes possible
+    figures: str = ""  # the numbers alone, which follow the place in a list of sites
     sites: "tuple[Evidence, ...]" = ()
     """The evidence at each site, the costliest first, if one fix is for several sites. The other fields are then of all
     sites together; the place is that of the costliest site with a line."""
-    title: str = ""
-    """A title that is more exact than that of its rule."""
-    fix: str = ""
-    """What to do, in words, if the trace allows more exact advice than the rule."""
-    stall_ns: float | None = None
-    """How long the host waits per step, as traced; None if the rule is about no waits."""
-    surprise: str = ""
-    """Why the fix saves more than the trace shows, as a clause; empty if it does not."""
-    keep: str = ""
-    """What must replace a wait that the fix removes, as a clause; empty if nothing must."""
+    title: str = ""  # a title that is more exact than that of its rule
+    fix: str = ""  # what to do, in words, if the trace allows more exact advice than the rule
+    keep: str = ""  # what must replace a wait that the fix removes, as a clause; empty if nothing must
 
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
@@ -76,10 +62,8 @@ class Evidence(Placed):
 
 
 NEGLIGIBLE_SHARE_OF_STEP = 0.001
-"""A cost below this share of the step is not worth a line."""
 
 Member = TypeVar("Member")
-"""What is known of one site."""
 
 
 def as_one(
@@ -115,7 +99,8 @@ def _worth_a_line(
     return [pair for number, pair in enumerate(weighed) if number in costly or groups(pair[1]) & shared]
 
 
-Search: TypeAlias = Callable[[Details, Profile], Iterator[Evidence]]
+Found: TypeAlias = Iterator[Evidence]
+Search: TypeAlias = Callable[[Details, Profile], Found]
 
 NumberEffect: TypeAlias = Literal["equal", "rounding", "different"]
 """What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""
@@ -129,8 +114,7 @@ class Family(NamedTuple):
 
     name: str
     title: str
-    rests_on: tuple[FigureKind, ...]
-    """The figures that its rules rest on, except for rules that name others."""
+    rests_on: tuple[FigureKind, ...]  # the figures that its rules rest on, except for rules that name others
 
 
 FAMILIES = {
@@ -148,10 +132,8 @@ FAMILIES = {
 class Change(NamedTuple):
     """What a fix changes in the line of the user's code that a finding names."""
 
-    at: str
-    """Regular expression of what to change; if it ends with a `(`, up to the end of the call."""
-    to: str
-    """What to do there, in a few words."""
+    at: str  # regular expression of what to change; if it ends with a `(`, up to the end of the call
+    to: str  # what to do there, in a few words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,36 +145,22 @@ class Rule:
     numbers: NumberEffect | None
     """What its change, made as `safe_if` says, does to the numbers: "equal" is what tests/rules/test_fix_code.py holds.
     None where that is open: they may be wrong before, or it depends on the op."""
-    looks_at: str
     why: str
-    fix: str
-    """What to do, in words."""
-    before: str
-    """An example of the code that it finds; if there are several, each further one begins with `# or …`."""
-    code: str
-    """What to write instead. It runs as it stands and has the same result: tests/rules/test_fix_code.py."""
-    safe_if: str
-    """On what condition the fix is right."""
-    near_miss: str
-    """An example of similar code that is fine."""
-    short: str = ""
-    """Its change in 22 characters, for a table; empty if it saves no time."""
-    search: Search | None = None
-    """None for what no trace shows, only a running program under `pinprof.guard()`."""
-    figures: tuple[FigureKind, ...] | None = None
-    """The figures that it rests on, if they are not those of its family."""
-    answers: tuple[LimitName, ...] = ()
-    """The limits of the step that it answers, by name."""
-    what_if: str = ""
-    """Options of `pinprof whatif` that make its change in the recorded program."""
-    change: Change | None = None
-    """What it changes in the line of the finding; None if another line is to change."""
+    fix: str  # what to do, in words
+    before: str  # an example of the code that it finds; if there are several, each further one begins with `# or …`
+    code: str  # what to write instead. It runs as it stands and has the same result: tests/rules/test_fix_code.py
+    safe_if: str  # on what condition the fix is right
+    near_miss: str  # an example of similar code that is fine
+    short: str = ""  # its change in 22 characters, for a table; empty if it saves no time
+    search: Search | None = None  # None for what no trace shows, only a running program under `pinprof.guard()`
+    figures: tuple[FigureKind, ...] | None = None  # the figures that it rests on, if they are not those of its family
+    answers: tuple[LimitName, ...] = ()  # the limits of the step that it answers, by name
+    what_if: str = ""  # options of `pinprof whatif` that make its change in the recorded program
+    change: Change | None = None  # what it changes in the line of the finding; None if another line is to change
     of_whole_step: bool = False
     """Whether it launches the whole step in another way: what a line need not launch comes before it."""
-    causes: tuple[str, ...] = ()
-    """Causes of waits that the rule is for."""
-    guards: bool = False
-    """Whether it is for waits that guard a copy in flight, whatever their cause."""
+    causes: tuple[str, ...] = ()  # causes of waits that the rule is for
+    guards: bool = False  # whether it is for waits that guard a copy in flight, whatever their cause
     exposures: tuple[tuple[str, str], ...] = ()
     """The reasons why copies are exposed, each with a direction, that the rule explains."""
     weighs_pinning: bool = False
@@ -232,8 +200,7 @@ class FoundSite(NamedTuple):
     """One of the places where a rule holds."""
 
     evidence: Evidence
-    saving: Saving | None
-    """If only this one were fixed; None without a replay of it."""
+    saving: Saving | None  # if only this one were fixed; None without a replay of it
 
 
 @dataclass(frozen=True, repr=False)
@@ -244,14 +211,11 @@ class Finding:
     severity: Severity
     """`high`, `medium` or `low`, by the share of the step that the fix of all its sites saves, or by that of the cost
     where no replay is made; `suspect` for a hazard, which may be none."""
-    evidence: Evidence
-    """Of all its sites together."""
-    saving: Saving | None = None
-    """If only this were fixed, at all its sites; None if a replay cannot tell."""
+    evidence: Evidence  # of all its sites together
+    saving: Saving | None = None  # if only this were fixed, at all its sites; None if a replay cannot tell
     most_ns: float | None = None
     """What it saves at most, if a replay cannot tell its saving; None if it cannot tell that either."""
-    with_then: Saving | None = None
-    """If `evidence.then` were done as well; None if that saves no more."""
+    with_then: Saving | None = None  # if `evidence.then` were done as well; None if that saves no more
     alone: tuple[Saving | None, ...] = ()
     """If only one of `evidence.sites` were fixed, in their order; empty without a replay of any."""
 
@@ -284,7 +248,6 @@ class Finding:
 
 
 MAX_FINDINGS_IN_REPR = 3
-"""Findings that a repr names."""
 
 
 def _saves(saving: Saving | None) -> str:
@@ -294,14 +257,10 @@ def _saves(saving: Saving | None) -> str:
 class Findings(tuple[Finding, ...]):  # noqa: SLOT001  it holds more than that
     """Findings, the largest saving first, but a graph of the step after what launches much less."""
 
-    joint: Joint | None
-    """What their fixes bring together, never less than one of them; None if a replay cannot tell."""
-    machine: str | None
-    """The GPU on which the rates of pinned copies were measured; None if they are assumed."""
-    verdict: Verdict
-    """Why the step is as long as it is."""
-    blockers: tuple[Blocker, ...] | None
-    """What prevents a single CUDA graph of the step; None if that is unknown."""
+    joint: Joint | None  # what their fixes bring together, never less than one of them; None if a replay cannot tell
+    machine: str | None  # the GPU on which the rates of pinned copies were measured; None if they are assumed
+    verdict: Verdict  # why the step is as long as it is
+    blockers: tuple[Blocker, ...] | None  # what prevents a single CUDA graph of the step; None if that is unknown
 
     def __new__(  # noqa: PYI034  Self is from Python 3.11 on
         cls,

@@ -15,23 +15,13 @@ from pinprof.replay import Replay
 from pinprof.rules.rule import Evidence, Finding, Joint, Rule
 from pinprof.trace.tables import Int64s, Trace
 
-MAX_REPLAYS = 20
-"""Findings that get a replay of their own, and sites of findings with several, the costliest first."""
-MIN_SAVING_SHARE_OF_STEP = 0.02
-"""A fix that saves at most this share of the step is not worth a finding."""
+MAX_REPLAYS = 20  # findings that get a replay of their own, and sites of findings with several, the costliest first
+MIN_SAVING_SHARE_OF_STEP = 0.02  # a fix that saves at most this share of the step is not worth a finding
 NO_SAVING_SHARE_OF_STEP = 0.002
-"""A saving below this share of the step counts as none."""
 MIN_FURTHER_SHARE_OF_STEP = 0.01
-"""A further change is named if it saves at least this share of the step."""
 MIN_SHARE_BEFORE_WHOLE_STEP = 0.1
 """A change of a line comes before one of the whole step if it saves at least this share."""
 NO_SAVING = Saving(0.0, (0.0, 0.0))
-
-SURPRISING_MULTIPLE = 5
-"""The fix of a wait that saves this many times what the wait takes in the trace needs a reason."""
-WHY_MORE_THAN_SEEN = (
-    "it saves more than the trace shows: without the profiler the host is faster, and waits longer here"
-)
 
 
 def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Joint | None]:
@@ -74,7 +64,6 @@ def _together(findings: Sequence[Finding], replay: Replay) -> Joint | None:
 
 
 def _worth(finding: Finding) -> Saving:
-    """Return what the fix of a finding brings, with what it makes possible."""
     return finding.with_then or finding.saving or NO_SAVING
 
 
@@ -109,23 +98,13 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
 
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:
-    """Return a finding with what its fix brings, and with what the fix makes possible if that brings more."""
     alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
     both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
     more = both.saving_ns - alone.saving_ns > MIN_FURTHER_SHARE_OF_STEP * replay.step_ns
-    evidence = _with_surprise(finding.evidence, alone)
-    return replace(finding, evidence=evidence, saving=alone, with_then=both if more else None)
-
-
-def _with_surprise(evidence: Evidence, saving: Saving) -> Evidence:
-    """Return evidence that says why the fix of short waits saves more than they take in the trace."""
-    if evidence.stall_ns is None or saving.saving_ns <= max(SURPRISING_MULTIPLE * evidence.stall_ns, evidence.cost_ns):
-        return evidence
-    return replace(evidence, surprise=WHY_MORE_THAN_SEEN, text=f"{evidence.text}; {WHY_MORE_THAN_SEEN}")
+    return replace(finding, saving=alone, with_then=both if more else None)
 
 
 def _with_sites(findings: Sequence[Finding], replay: Replay) -> list[Finding]:
-    """Return findings with what the fix of each of their sites brings alone, as far as replays are made of them."""
     sites = [site for finding in findings for site in finding.evidence.sites if site.edits]
     costliest = sorted(sites, key=lambda site: -site.cost_ns)[:MAX_REPLAYS]
     alone = {id(site): saving_of(replay, site.edits) for site in costliest}
@@ -159,7 +138,6 @@ def as_measured(evidence: Evidence, rule: Rule, trace: Trace, machine: Pinning) 
 
 
 def _advice(machine: Pinning, sizes: Int64s) -> Iterator[str]:
-    """Yield whether copies of these sizes, if any, are worth pinned memory, and whether a fresh tensor is."""
     sizes = sizes[sizes >= 0]  # those that are recorded
     if machine.pays and len(sizes):
         yield _compared_with(machine.pays.value, sizes)
@@ -173,11 +151,5 @@ def _compared_with(least: float | None, sizes: Int64s) -> str:
     """Return whether copies are as large as pinning needs to pay; `least` is None where it never does."""
     if least is None:
         return "copies to the GPU are no faster from pinned memory"
-    small, large = int(sizes.min()), int(sizes.max())
-    these = f"these copies have {size(small)}" + (f" to {size(large)}" if large > small else "")
-    if least <= small:
-        return f"pinned memory pays from {size(least)} on, and {these}"
-    if large < least:
-        return f"pinned memory pays only from {size(least)} on, but {these}"
     paying = int((sizes >= least).sum())
-    return f"pinned memory pays only from {size(least)} on: {these}, and {paying:,} of {len(sizes):,} reach that"
+    return f"pinned memory pays from {size(least)} on, which {paying:,} of these {len(sizes):,} copies have"

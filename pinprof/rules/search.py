@@ -17,7 +17,6 @@ from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
 from pinprof.rules import catalogue
 from pinprof.rules.catalogue import pin104_unpinned_batches, pin105_batches_without_pin_memory
-from pinprof.rules.copies import has_unpinned_batches
 from pinprof.rules.rule import NEGLIGIBLE_SHARE_OF_STEP, Finding, Findings, Rule, Severity
 from pinprof.rules.savings import as_measured, with_savings
 from pinprof.trace.tables import DIRECTIONS, NONE, Trace
@@ -32,7 +31,6 @@ RULES: tuple[Rule, ...] = tuple(
 """By number: 1xx copies, 2xx waits of the host, 3xx overlap and idle time, 4xx input, 5xx hazards, 6xx the host's
 launches, 7xx the GPU's own time."""
 RULE_OF_GUARDS = next(rule for rule in RULES if rule.guards).id
-"""The rule for waits that guard a copy."""
 RULE_OF_CAUSE = {cause: rule.id for rule in RULES for cause in rule.causes}
 """The rule that is for the waits of each cause, unless they are for batches of a DataLoader; waits for room in the
 launch queue and the profiler's own have none."""
@@ -57,7 +55,11 @@ def find_in(details: Details, profile: Profile, replay: Replay, machine: Pinning
     findings = list(_unweighed(details, profile, step, machine)) if step else []
     # where the estimate is withheld, a replay would run without what the trace lacks
     ordered, joint = with_savings(findings, None if profile.withheld.estimate else replay)
-    weighed = [_weighed(finding, step or 1.0) for finding in ordered]
+    saved = ((finding, finding.saving.saving_ns if finding.saving else finding.most_ns) for finding in ordered)
+    weighed = [
+        finding if saved_ns is None else replace(finding, severity=_severity(saved_ns / (step or 1.0)))
+        for finding, saved_ns in saved
+    ]
     bench = machine.rates.gpu if machine else None
     are_known = profile.launches is not None and not profile.withheld.stalls
     blockers = capture_of(details.trace, details.syncs, "step").blockers if are_known else None
@@ -71,7 +73,6 @@ def finding_of_verdict(findings: Findings) -> int | None:
 
 
 def _unweighed(details: Details, profile: Profile, step_ns: float, machine: Pinning | None) -> Iterator[Finding]:
-    """Yield what the rules see, weighed by its cost."""
     for rule in RULES:
         if rule.search is None or any(_doubts(profile, rule)):
             continue
@@ -83,14 +84,7 @@ def _unweighed(details: Details, profile: Profile, step_ns: float, machine: Pinn
 
 
 def _doubts(profile: Profile, rule: Rule) -> Iterator[Doubt | None]:
-    """Return why the figures that a rule rests on are withheld."""
     return (getattr(profile.withheld, figure) for figure in rule.rests_on)
-
-
-def _weighed(finding: Finding, step_ns: float) -> Finding:
-    """Return a finding whose severity is that of the saving that a replay predicts, where it does, not of its cost."""
-    saved_ns = finding.saving.saving_ns if finding.saving else finding.most_ns
-    return finding if saved_ns is None else replace(finding, severity=_severity(saved_ns / step_ns))
 
 
 def unsearched(profile: Profile) -> Doubt | None:
@@ -116,7 +110,7 @@ copyreg.pickle(Rule, lambda rule: (rule_of, (rule.id,)))
 
 def rule_of_exposure(details: Details, reason: str, direction: str) -> str | None:
     """Return the rule that explains why copies of a trace are exposed, the same that finds them."""
-    if (reason, direction) == ("pageable", "HtoD") and has_unpinned_batches(details):
+    if (reason, direction) == ("pageable", "HtoD") and details.loader.has_unpinned:
         of_batches = pin105_batches_without_pin_memory if details.loader.pins else pin104_unpinned_batches
         return of_batches.RULE.id
     return RULE_OF_EXPOSURE.get((reason, direction))

@@ -20,23 +20,16 @@ class Copies(NamedTuple):
     """Some copies of the complete steps that were launched at one place; figures per step."""
 
     place: Place
-    rows: Int64s
-    """In `Trace.gpu`."""
-    per: str
-    """Of what the figures are: `StepTimes.per`."""
+    rows: Int64s  # in `Trace.gpu`
+    per: str  # of what the figures are: `StepTimes.per`
     per_step: float
-    bytes: float | None
-    """Of the copies with a recorded size; None if none has one."""
-    unsized: int
-    """Copies of unknown size in all steps."""
+    bytes: float | None  # of the copies with a recorded size; None if none has one
+    unsized: int  # copies of unknown size in all steps
     time_ns: float
     exposed_ns: float
-    blocked_ns: float
-    """How long the host was blocked in calls that made or awaited them."""
-    bubble_ns: float
-    """How long the GPU was idle after those that were meant to be asynchronous, but blocked."""
-    sites: int = 1
-    """At how many places they were launched."""
+    blocked_ns: float  # how long the host was blocked in calls that made or awaited them
+    bubble_ns: float  # how long the GPU was idle after those that were meant to be asynchronous, but blocked
+    sites: int = 1  # at how many places they were launched
 
     @property
     def amount(self) -> str:
@@ -110,9 +103,7 @@ def copies_by_place(details: Details, chosen: Bools, steps: int, per: str) -> It
 
 
 LONGEST_NAMED_CHARS = 200
-"""Characters of a name within a sentence."""
 MAX_THINGS_NAMED = 4
-"""Things of one kind that a sentence names."""
 
 
 def at(place: Place) -> str:

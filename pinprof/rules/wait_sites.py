@@ -11,18 +11,16 @@ import numpy as np
 from pinprof.analyses.syncs.causes import ALLOCATION_CAUSES, WAITS
 from pinprof.analyses.syncs.sites import Site, WaitCost, by_line
 from pinprof.details import Details
-from pinprof.ground.units import counted, duration, how_many, listed, shortened
+from pinprof.ground.units import duration, how_many, listed, shortened
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.scenarios import without_blocking, without_waits
 from pinprof.rules.rule import Evidence, Search, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED, at, cost_of_waits, ops_of, within
 from pinprof.trace.calls import are_small_to_gpu
-from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE, WHOLE_TRACE
+from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, NONE
 from pinprof.verdict.step_limits import LimitName
 
-MAX_CAUSES_IN_TITLE = 2
-"""The most causes that a title names."""
 MAX_PLACES_WEIGHED = 500
 """No program waits at more places: of more, the finding has only the sums. Each place is weighed by itself, which takes
 the time of a look at the whole trace."""
@@ -129,11 +127,9 @@ def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]
     at_line = next((site for site in sites if site.line is not None), sites[0])
     return Evidence(
         cost.idle_ns / steps,
-        f"{_named(lines)}: {cost_of_waits(details, sites)}{_in_flight(details, profile, sites)}"
-        f"{_only_moves(details, sites)}{_once_or_often(profile, sites)}",
+        f"{_named(lines)}: {cost_of_waits(details, sites)}{_in_flight(sites)}{_only_moves(details, sites)}",
         *at_line.place,
         title=_title(sites),
-        stall_ns=cost.stall_ns / steps,
         figures=f"{ops_of(sites)}{within(sites)}, {how_many(cost.count / steps)} {profile.steps.per}, as traced stall "
         f"{duration(cost.stall_ns / steps)} and idle {duration(cost.idle_ns / steps)}",
     )
@@ -141,15 +137,9 @@ def _at_lines(details: Details, profile: Profile, lines: Sequence[Sequence[Site]
 
 def _title(sites: Sequence[Site]) -> str:
     """Return what waits, as people write it; nothing where the title of the rule says it already."""
-    causes = list(dict.fromkeys(site.cause for site in sites))
-    if len(causes) > MAX_CAUSES_IN_TITLE or not all(WAITS[cause].is_called for cause in causes):
-        return ""
-    one, several, what = (
-        ("guards", "guard", "a copy in flight")
-        if all(site.is_kept for site in sites)
-        else ("waits", "wait", "for the GPU")
-    )
-    return f"{' and '.join(WAITS[cause].label for cause in causes)} {several if len(causes) > 1 else one} {what}"
+    label, *others = {WAITS[site.cause].label for site in sites}
+    is_one_call = not others and label[0] == label[-1] == "`" and not any(site.is_kept for site in sites)
+    return f"{label} waits for the GPU" if is_one_call else ""
 
 
 def _named(lines: Sequence[Sequence[Site]]) -> str:
@@ -171,21 +161,9 @@ def _names(sites: Sequence[Site]) -> list[str]:
     return [f"{ops_of(members)}{at(members[0].place)}{within(members)}" for members in by_place.values()]
 
 
-def _in_flight(details: Details, profile: Profile, sites: Sequence[Site]) -> str:
-    """Return how many copies of pinned memory are in flight when these waits begin; nothing where none is."""
-    numbers = [details.syncs.number(site) for site in sites if site.guards]
-    if not numbers:
-        return ""
-    guarded, trace = details.syncs.guarded, details.trace
-    counts_here = np.isin(details.syncs.site[guarded.stall], numbers)
-    counts_here &= trace.steps.holds(details.syncs.stalls.call_step[guarded.stall])
-    directions = trace.gpu.direction[np.unique(guarded.copy[counts_here])]
-    counts = [
-        counted(count / profile.steps.count, f"{DIRECTIONS[code]} copy", f"{DIRECTIONS[code]} copies")
-        for code in (HTOD, DTOH)
-        if (count := int((directions == code).sum()))
-    ]
-    return f"; it awaits {' and '.join(counts)} of pinned memory {profile.steps.per} in flight" if counts else ""
+def _in_flight(sites: Sequence[Site]) -> str:
+    directions = dict.fromkeys(direction for site in sites for direction in site.guards)
+    return f"; it awaits {' and '.join(directions)} copies of pinned memory in flight" if directions else ""
 
 
 def _only_moves(details: Details, sites: Sequence[Site]) -> str:
@@ -196,10 +174,3 @@ def _only_moves(details: Details, sites: Sequence[Site]) -> str:
         return ""
     more = "one more site waits" if others == 1 else f"{others} more sites wait"
     return f"; {more} for the same work: removed only here, the wait may move there"
-
-
-def _once_or_often(profile: Profile, sites: Sequence[Site]) -> str:
-    """Return what to add about memory that is allocated in a trace without steps: every program allocates once."""
-    if profile.steps.source != WHOLE_TRACE or not any(site.cause in ALLOCATION_CAUSES for site in sites):
-        return ""
-    return "; no step was found, so the trace does not show whether that recurs: only then is it worth a change"

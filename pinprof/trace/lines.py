@@ -79,7 +79,6 @@ class Context:
     before: tuple[int, ...]
     after: tuple[int, ...]
     line: int  # index into `Contexts.lines`, -1 where none was certain
-    most: int  # how many waits of a step had this context, at most
 
 
 @dataclass(frozen=True)
@@ -136,10 +135,6 @@ class PauseCode(Placed):
     """The package of the library's function; empty for own code."""
     ns: float
     """The time in all complete steps."""
-    between: tuple[int, int] | None = None
-    """Of own code whose line is not known: the lines of the calls before and behind most of the time."""
-    parts: tuple[tuple[str, float], ...] = ()
-    """The functions that the library's function calls and that share its time, with that of each, the longest first."""
 
 
 def backward_of_metadata(entry: object) -> tuple[PauseCode, ...]:
@@ -176,16 +171,6 @@ class DebugModeWaits:
 
     None where they are too many.
     """
-
-    def without(self, dropped: Collection[int]) -> "DebugModeWaits":
-        """Return the same without some waits, given by index, and without the sequences of steps that had them."""
-        number = {index: new_number for new_number, index in enumerate(sorted({*range(len(self.waits))} - {*dropped}))}
-        sequences = self.sequences and tuple(
-            tuple(number[index] for index in sequence)
-            for sequence in self.sequences
-            if all(index in number for index in sequence)
-        )
-        return DebugModeWaits(self.steps, tuple(self.waits[index] for index in number), sequences)
 
 
 def watched_of_metadata(entry: object) -> DebugModeWaits | None:

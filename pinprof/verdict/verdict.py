@@ -10,11 +10,10 @@ from pinprof.analyses.syncs.causes import WAITS_FOR_COPIES_TO_GPU
 from pinprof.details import Details
 from pinprof.measurement.profile import Profile, busiest, divide
 from pinprof.replay import Replay
-from pinprof.replay.worlds import RangeNs, middle, range_of
+from pinprof.replay.settings import RangeNs, middle, range_of
 from pinprof.trace.links import step_at
 from pinprof.trace.spans.idle_times import long_ops
-from pinprof.verdict.rerun import Rerun
-from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName
+from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName, Rerun
 
 MIN_CAUSE_SHARE_OF_STEP: Final = 0.1
 """A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""
@@ -22,16 +21,14 @@ SIMILAR_SHARE_OF_LARGEST: Final = 0.9
 """Of causes that cost at least this share of the largest, the one that a line of the program makes comes first."""
 MIN_GPU_SHARE_OF_STEP: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
-MIN_SURE_SHARE_OF_WORLDS: Final = 0.8
-"""A cause is named that costs most in this share of the worlds."""
+MIN_SURE_SHARE_OF_WORLDS: Final = 0.8  # a cause is named that costs most in this share of the worlds
 SURE_GPU_SHARE_OF_STEP: Final = 0.8
 """Where the GPU works for this share of the step, and no other cause is sure, it is the cause."""
 MIN_NAMED_SHARE_OF_WORLDS: Final = 0.1
 """A cause that costs most in a smaller share of the worlds is not named among others."""
 MIN_COPY_SHARE_OF_COST: Final = 0.5
 """Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
-MAX_POSSIBLE_CAUSES: Final = 3
-"""Causes between which a trace cannot distinguish; all are named."""
+MAX_POSSIBLE_CAUSES: Final = 3  # causes between which a trace cannot distinguish; all are named
 
 
 @dataclass(frozen=True)
@@ -41,20 +38,16 @@ class LimitCost:
     cause: LimitName
     ns: float
     range_ns: RangeNs
-    share: float
-    """The share of the worlds in which it costs most."""
+    share: float  # the share of the worlds in which it costs most
 
 
 @dataclass(frozen=True)
 class Verdict:
     """Why a step is long; times in ns."""
 
-    cause: LimitName | None
-    """The limit that costs most in nearly all worlds; None where there is none."""
-    step_ns: float | None
-    """The step without the profiler, whose costs these are."""
-    costs: tuple[LimitCost, ...] = ()
-    """What each cause costs, the largest first; they overlap and do not add up."""
+    cause: LimitName | None  # the limit that costs most in nearly all worlds; None where there is none
+    step_ns: float | None  # the step without the profiler, whose costs these are
+    costs: tuple[LimitCost, ...] = ()  # what each cause costs, the largest first; they overlap and do not add up
     idle: tuple[tuple[LimitName, float], ...] = ()
     """The idle time of the busiest GPU in the step without the profiler, divided among the limits that explain it, the
     largest first; what no limit explains is left out."""

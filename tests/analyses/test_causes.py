@@ -373,7 +373,7 @@ def test_a_recorded_stack_tells_a_read_of_the_optimizer_from_others_within_its_s
 ) -> None:
     builder = built(copies(TO_HOST, "aten::item", "aten::_local_scalar_dense"))
     line = {"file": "train.py", "line": 9, "function": "train", "stack": list(stack), "cause": "item"}
-    builder.metadata["pinprof_lines"] = [{"op": "aten::item", "thread": "main", "at": [line]}]
+    builder.metadata["pinprof_lines"] = [{"op": "aten::item", "thread": "main", "at": [line, line]}]
     assert causes(builder) == {cause}
 
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from pinprof.analyses.syncs.lines.watched import Slot, align
+from pinprof.analyses.syncs.lines.matching import Slot, align
 
 Aligned = list[frozenset[int] | None] | None
 A, B = range(2)

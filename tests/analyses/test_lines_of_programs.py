@@ -10,10 +10,9 @@ from quick import slow_but
 from trace_builder import TraceBuilder
 
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
-from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
+from pinprof.analyses.syncs.lines.recorded import learn_contexts, lines_of_stalls
 from pinprof.analyses.syncs.stalls import measure_stalls
-from pinprof.trace.lines import CONTEXTS_KEY, LINES_KEY, WATCHED_KEY, Contexts, DebugModeWaits, SourceLine, WatchedWait
-from pinprof.trace.metadata.run_log import EVALUATION, RECORDED, RUN_KEY, WATCH_WINDOW, IrregularWork, RunLog
+from pinprof.trace.lines import CONTEXTS_KEY, WATCHED_KEY, DebugModeWaits, SourceLine, WatchedWait
 
 CALLED = {"aten::item": "item", "aten::is_nonzero": "bool", "aten::nonzero": "nonzero", "aten::to": "to"}
 
@@ -94,14 +93,13 @@ def given(
     *,
     lines: int = 3,
     watching: int = 200,
-    evaluations: Sequence[int] | None = None,
     in_order: bool = True,
     numbered: bool = True,
 ) -> list[tuple[int, int | None]]:
     """Return of each wait of the recorded steps its true line, and the one that it gets.
 
-    `evaluations` are the steps in which one was noted; None: nothing was noted of the run. `in_order`: watching kept
-    the order of the waits in the steps. `numbered`: the lines window learned lines, not only the functions.
+    `in_order`: watching kept the order of the waits in the steps. `numbered`: the lines window learned lines, not only
+    the functions.
     """
     builder, truth = built(program, RECORDED_STEPS)
     begin = RECORDED_STEPS.stop + 2
@@ -109,23 +107,11 @@ def given(
     stalls = measure_stalls(marked)
     lines_at = [line_at(number) for number in range(len(program))]
     learned = lines_of_stalls(marked, stalls, lines_at if numbered else [replace(at, line=None) for at in lines_at])
-    builder.metadata[LINES_KEY] = msgspec.to_builtins(learn_lines(marked, stalls, learned))
     builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(learn_contexts(marked, stalls, learned))
     if watching:
         begin += lines
         seen = watched(program, range(begin, begin + watching))
         builder.metadata[WATCHED_KEY] = msgspec.to_builtins(seen if in_order else replace(seen, sequences=None))
-    if evaluations is not None:
-        windows = (
-            ("plain", RECORDED_STEPS.start),
-            (RECORDED, len(RECORDED_STEPS)),
-            ("lines", lines + 2),
-            (WATCH_WINDOW, watching),
-        )
-        count = sum(steps for _, steps in windows)
-        work = tuple(IrregularWork(step, EVALUATION) for step in evaluations)
-        run = RunLog(0, windows, (1,) * count, *((0,) * count,) * 3, 0, work=work)
-        builder.metadata[RUN_KEY] = msgspec.to_builtins(run)
     trace = builder.read()
     stalls = measure_stalls(trace)
     numbers = [line.line if line else None for line in lines_of_waits(trace, stalls)]
@@ -170,17 +156,13 @@ def test_a_read_every_ten_steps_beside_another_of_each_step_has_its_line() -> No
     assert pairs == [(9, 9), (9, 9), (8, 8), (9, 9), (9, 9), (9, 9)]
 
 
-@pytest.mark.parametrize(("evaluations", "line"), [(None, None), ([], None), ([100], 8), ([37, 100], None)])
-def test_a_line_that_waits_only_in_evaluations_is_no_rival_where_none_was_recorded(
-    evaluations: list[int] | None, line: int | None
-) -> None:
+def test_a_line_that_waits_only_in_evaluations_takes_no_line_from_another() -> None:
     loop = [Statement("aten::nonzero"), *OPS]
     evaluation = [replace(statement, period=200, phase=100) for statement in loop]
     began = Statement("aten::op31", 200, 37)  # so that no wait with lines was among just these ops
     program = [*OPS[:7], began, *loop, *evaluation]
-    pairs = given(program, evaluations=evaluations, in_order=False)
-    assert [got for _, got in pairs] == [8, 8, line, 8, 8]
-    assert [got for _, got in given(program, evaluations=evaluations)] == [8, 8, 8, 8, 8]
+    assert [got for _, got in given(program)] == [8, 8, 8, 8, 8]
+    assert [got for _, got in given(program, in_order=False)] == [None] * 5
 
 
 def test_waits_of_which_only_the_function_was_recorded_have_the_lines_that_were_watched() -> None:
@@ -202,20 +184,6 @@ def test_two_lines_that_take_turns_at_one_place_have_none_where_only_one_was_rec
     assert {got for _, got in pairs} == {None}
 
 
-def test_a_library_line_that_may_read_too_makes_no_line_certain() -> None:
-    """What a watched line called is not known, so the read may be its own."""
-    program = [*OPS[:8], EVERY_TEN, *OPS[8:]]
-    builder, _ = built(program, range(35, 40))
-    seen = watched(program, range(45, 245))
-    (wait,) = seen.waits
-    both = replace(seen, waits=(wait, replace(wait, line=line_at(99), called=None, waited=None)), sequences=None)
-    builder.metadata[CONTEXTS_KEY] = msgspec.to_builtins(Contexts())
-    for waits, expected in ((seen, [8]), (both, [None])):
-        builder.metadata[WATCHED_KEY] = msgspec.to_builtins(waits)
-        trace = builder.read()
-        assert [line.line if line else None for line in lines_of_waits(trace, measure_stalls(trace))] == expected
-
-
 def test_a_program_that_was_watched_for_few_steps_gets_no_line_from_that() -> None:
     assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], watching=19) == [(8, None)]
     assert given([*OPS[:8], EVERY_TEN, *OPS[8:]], watching=20) == [(8, 8)]
@@ -225,13 +193,10 @@ SAME = [Statement("aten::op0")] * 20
 """Too many for the ops around a wait to identify it."""
 
 
-@pytest.mark.parametrize("evaluations", [None, [60]])
-def test_layers_among_the_same_ops_have_their_lines_by_the_order_of_all_their_waits(
-    evaluations: list[int] | None,
-) -> None:
+def test_layers_among_the_same_ops_have_their_lines_by_the_order_of_all_their_waits() -> None:
     """A subscript may read a number, too: the waits of one kind cannot be counted by themselves."""
     layer = [*SAME, Statement("aten::item"), *SAME, Statement("aten::index"), Statement("aten::index")]
-    pairs = given([*layer, *layer, *layer], evaluations=evaluations)
+    pairs = given([*layer, *layer, *layer])
     assert len(pairs) == 45
     assert {got == true for true, got in pairs} == {True}
 

@@ -107,24 +107,6 @@ def test_a_builtin_that_takes_most_of_a_function_shows_the_line(tmp_path: Path, 
     ]
 
 
-@pytest.mark.parametrize(("ends", "between"), [(700, (2, 5)), (420, None)])
-def test_the_calls_around_own_code_show_between_which_lines_it_is(
-    tmp_path: Path, ends: float, between: tuple[int, int] | None
-) -> None:
-    text = "def main():\n    first()\n    for k in range(9):\n        k * k\n    second()\n    third()\n"
-    (tmp_path / "train.py").write_text(text + "def first(): 0\ndef second(): 0\ndef third(): 0\n")
-    paused = code(
-        tmp_path,
-        ("train.py(1): main", 100, 790),
-        ("train.py(7): first", 110, 20),
-        ("train.py(8): second", ends, 10),
-        ("train.py(9): third", 720, 10),
-        main="run.py(1): run",
-    )
-    assert paused is not None
-    assert (paused.places[0].function, paused.places[0].between) == ("main", between)
-
-
 def test_what_a_library_calls_back_is_the_programs_own(tmp_path: Path) -> None:
     paused = code(
         tmp_path,

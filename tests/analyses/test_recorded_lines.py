@@ -4,11 +4,10 @@ import pytest
 from trace_builder import AUTOGRAD, MAIN, TraceBuilder
 from trace_parts import Part, call, function, on_thread, op, scene_of
 
-from pinprof.analyses.syncs.lines.recorded import learn_lines, lines_of_stalls
+from pinprof.analyses.syncs.lines.recorded import kinds_of_calls, lines_of_stalls
 from pinprof.analyses.syncs.sites import measure_syncs
 from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.trace.lines import RecordedLines, SourceLine
-from pinprof.trace.tables import Trace
 
 REPLICA = 102
 """A thread that is neither the main thread nor one of the autograd engine."""
@@ -26,15 +25,15 @@ def item(builder: TraceBuilder, start: float, *, op: str = "aten::item", thread:
     builder.call("cudaStreamSynchronize", start + 5, 20, thread=thread)
 
 
-def learn(trace: Trace) -> tuple[RecordedLines, ...]:
-    stalls = measure_stalls(trace)
-    return learn_lines(trace, stalls, lines_of_stalls(trace, stalls, LINES))
-
-
-def learned(builder: TraceBuilder) -> dict[tuple[str, str], list[int | None]]:
+def learned(builder: TraceBuilder) -> list[dict[tuple[str, str], list[SourceLine | None]]]:
+    """Return per complete step the lines of its waits by their kind."""
     trace = builder.read()
-    recorded = learn(trace)
-    return {(entry.op, entry.thread): [line.line if line else None for line in entry.at] for entry in recorded}
+    stalls = measure_stalls(trace)
+    steps: list[dict[tuple[str, str], list[SourceLine | None]]] = [{} for _ in range(len(trace.steps))]
+    lines, kinds = lines_of_stalls(trace, stalls, LINES), kinds_of_calls(trace, stalls.call)
+    for step, kind, at in zip(stalls.call_step.tolist(), kinds, lines, strict=True):
+        steps[step].setdefault(kind, []).append(at)
+    return steps
 
 
 def steps(builder: TraceBuilder, count: int = 3) -> range:
@@ -115,7 +114,8 @@ def test_waits_have_the_lines_of_their_marks(parts: list[Part], lines: dict[tupl
     builder = TraceBuilder()
     for start in steps(builder):
         scene_of(*parts)(builder, start)
-    assert learned(builder) == lines
+    for step in learned(builder):
+        assert {kind: [at.line if at else None for at in found] for kind, found in step.items()} == lines
 
 
 def test_a_wait_without_a_mark_has_its_function_at_least() -> None:
@@ -126,34 +126,8 @@ def test_a_wait_without_a_mark_has_its_function_at_least() -> None:
         builder.call("cudaMalloc", start + 60, 10)
         item(builder, start + 100)
         mark(builder, start + 135, 0)
-    trace = builder.read()
-    recorded = {entry.op: entry.at for entry in learn(trace)}
-    (place,) = recorded["aten::empty"]
+    ((place,), *_) = (step["aten::empty", "main"] for step in learned(builder))
     assert place == SourceLine("train.py", None, "allocate", ("train.py:3:allocate",), "device_malloc")
-
-
-def test_lines_on_which_the_steps_differ_are_not_certain() -> None:
-    builder = TraceBuilder()
-    for number, start in enumerate(steps(builder)):
-        item(builder, start + 100)
-        mark(builder, start + 135, number % 2)
-        item(builder, start + 200)
-        mark(builder, start + 235, 2)
-    assert learned(builder) == {("aten::item", "main"): [None, 30]}
-
-
-def test_steps_with_different_numbers_of_waits_have_lines_of_their_own() -> None:
-    builder = TraceBuilder()
-    for number, start in enumerate(steps(builder)):
-        if number == 1:
-            item(builder, start + 50)
-            mark(builder, start + 85, 1)
-        item(builder, start + 100)
-        mark(builder, start + 135, 0)
-    trace = builder.read()
-    recorded = learn(trace)
-    assert [[line.line if line else None for line in entry.at] for entry in recorded] == [[10], [20, 10]]
-    assert sites_of(builder, list(recorded)) == [(10, 3), (20, 1)]
 
 
 def sites_of(builder: TraceBuilder, lines: list[RecordedLines]) -> list[tuple[int | None, int]]:
@@ -171,12 +145,8 @@ def two_items(builder: TraceBuilder) -> TraceBuilder:
     return builder
 
 
-@pytest.mark.parametrize(
-    ("at", "sites"), [((0, 1), [(10, 3), (20, 3)]), ((0, 0, 0), [(10, 6)]), ((0, 1, 2), [(None, 6)])]
-)
-def test_recorded_lines_go_to_the_waits_in_order_and_to_another_number_only_if_all_are_one(
-    at: tuple[int, ...], sites: list[tuple[int | None, int]]
-) -> None:
+@pytest.mark.parametrize(("at", "sites"), [((0, 1), [(10, 3), (20, 3)]), ((0, 1, 2), [(None, 6)])])
+def test_recorded_lines_go_to_as_many_waits_in_order(at: tuple[int, ...], sites: list[tuple[int | None, int]]) -> None:
     recorded = [RecordedLines("aten::item", "main", tuple(LINES[place] for place in at))]
     assert sites_of(two_items(TraceBuilder()), recorded) == sites
 

@@ -1,7 +1,6 @@
 """Waits of two traces, matched: each site is `(cause, function, line)`."""
 
-from pinprof.analyses.syncs.site_matches import Match, match_sites
-from pinprof.analyses.syncs.sites import Site, WaitCost
+from pinprof.analyses.syncs.sites import Match, Site, WaitCost, match_sites
 
 NOTHING = WaitCost(0, 0, 0, 0, 0, 0, 0)
 

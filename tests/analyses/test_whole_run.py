@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyses.whole_run.ledger import Expected, WholeRun, next_irregular_work, sum_up_run
-from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
+from pinprof.analyses.whole_run import (
+    Expected,
+    RegularStep,
+    WholeRun,
+    next_irregular_work,
+    sum_up_run,
+    timed_regular_step,
+)
 from pinprof.trace.lines import Place
 from pinprof.trace.metadata.run_log import (
     CAPTURE,
@@ -90,13 +96,6 @@ def test_steps_with_waiting_batches_count_where_most_steps_have_them() -> None:
     assert timed(log).steps == 24
 
 
-def test_parts_of_a_run_show_that_the_machine_changes() -> None:
-    steady, slower = (timed(run(*[20.0] * 26, *[then] * 26)) for then in (20.0, 24.0))
-    assert steady.parts_ns == (20 * MS, 20 * MS)
-    assert slower.parts_ns == (20 * MS, 24 * MS)
-    assert timed(run(*[20.0] * 25)).parts_ns is None  # of 0.25 s each, there is one
-
-
 def test_an_evaluation_in_each_step_makes_no_step_unlike() -> None:
     """Behind a profiler launches are slower, so that all steps from there on are longer."""
     log = run(*[10.0] * 80, *[18.0] * 20, windows=(("plain", 80), ("watch", 20)))
@@ -164,18 +163,6 @@ def test_time_off_the_cpu_is_told_as_that() -> None:
     half = replace(busy, off_cpu_ns=tuple(ns // 2 for ns in busy.off_cpu_ns))
     assert reasons(sum_up_run(half)) == {"off_cpu": (6, 255), "recurring": (6, 279)}
     assert next_irregular_work(busy) is None
-
-
-def test_waits_that_come_back_as_often_tell_where_the_work_is_called() -> None:
-    steps = [10.0] * 60
-    steps[7::10] = [30.0] * 6
-    every_step, logged, saved = (
-        Place("train.py", 5, "train"),
-        Place("train.py", 9, "train"),
-        Place("save.py", 2, "save"),
-    )
-    (row,) = sum_up_run(run(*steps), [(every_step, 1), (logged, 10), (saved, 20), (logged, 10)]).irregular
-    assert row.places == (logged,)
 
 
 def test_many_long_steps_for_no_reason_are_how_steps_scatter() -> None:

@@ -7,8 +7,7 @@ from pinprof.ground.errors import TraceError
 from pinprof.measurement.measure import measure
 from pinprof.prediction import PinnedRates, Prediction, Scenario, predict
 from pinprof.prediction.edits import COPY_LAUNCHES
-from pinprof.prediction.options import changes_of
-from pinprof.prediction.scenarios import places_in
+from pinprof.prediction.scenarios import changes_of, places_in
 from pinprof.trace.tables import DTOH, HTOD
 
 PAGEABLE, PINNED = "HtoD (Pageable -> Device)", "HtoD (Pinned -> Device)"

@@ -14,13 +14,12 @@ from trace_builder import SIDE, TraceBuilder
 from pinprof.details import details_of
 from pinprof.prediction import Edits, Scenario, predict_edits, predict_scenario
 from pinprof.prediction.edits import NO_EDITS, edited
-from pinprof.prediction.options import changes_of
 from pinprof.prediction.predict import paces_after
+from pinprof.prediction.scenarios import changes_of
 from pinprof.prediction.verification import verify
 from pinprof.replay import Replay
 from pinprof.replay.machine import UNCHANGED, Pace
-from pinprof.replay.settings import Setting
-from pinprof.replay.worlds import middle
+from pinprof.replay.settings import Setting, middle
 
 US, MS = 1000, 1_000_000
 NOISE = 0.01

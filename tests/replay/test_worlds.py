@@ -14,10 +14,9 @@ from trace_builder import TraceBuilder
 
 from pinprof.analysis import Analysis
 from pinprof.prediction.predict import paces_after
-from pinprof.replay.settings import SETTING_PLACES, across
-from pinprof.replay.worlds import WORLD_COUNT, WORLDS, middle, range_of
+from pinprof.replay.settings import SETTING_PLACES, WORLD_COUNT, WORLDS, across, middle, range_of
 from pinprof.rules.savings import saving_of
-from pinprof.verdict.rerun import Rerun
+from pinprof.verdict.step_limits import Rerun
 
 STEPS = 4
 LEAST = 1e-6

@@ -6,7 +6,8 @@ from recordings import ROOT, TRACES, analysis_of, trace_of
 
 from pinprof.details import details_of
 from pinprof.prediction import Prediction, Scenario, predict
-from pinprof.prediction.options import EVERYTHING, OptionChange, changes_of
+from pinprof.prediction.predict import EVERYTHING
+from pinprof.prediction.scenarios import OptionChange, changes_of
 from pinprof.prediction.verification import verify
 from pinprof.report import whatif
 from pinprof.trace import Trace

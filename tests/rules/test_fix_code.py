@@ -193,17 +193,6 @@ def batches_of_a_class(texts: Texts, _device: str, _folder: Path) -> None:
     assert same(values["code"], values["before"])
 
 
-@trial("PIN109", on_cpu=False)
-def much_pinned_memory(texts: Texts, _device: str, _folder: Path) -> None:
-    values = {}
-    for kind in ("before", "code"):
-        values[kind], names = of_batches()
-        texts.run(kind, 0, names)
-        loader = texts.run(kind, 1, {"data": TensorDataset(samples())})["loader"]
-        values[kind].extend(x.to("cuda", non_blocking=True) for (x,) in loader)
-    assert same(values["code"], values["before"])
-
-
 @trial("PIN106")
 def small_copies(texts: Texts, device: str, _folder: Path) -> None:
     small = [torch.randn(number, 3) for number in range(40)]
@@ -599,28 +588,6 @@ def without_anomaly_detection(texts: Texts, device: str, _folder: Path) -> None:
     assert not torch.is_anomaly_enabled()
 
 
-@trial("PIN610")
-def deterministic_without_fills(texts: Texts, device: str, _folder: Path) -> None:
-    def model(x: torch.Tensor) -> torch.Tensor:
-        return torch.empty_like(x).copy_(x)
-
-    batches = [torch.randn(4, 8, device=device) for _ in range(3)]
-    results, fills = [], []
-    for kind in ("before", "code"):
-        values: list[torch.Tensor] = []
-        try:
-            with torch.profiler.profile() as recorded:
-                texts.run(kind, 0, {"model": model, "batches": batches, "train": values.append})
-            assert torch.are_deterministic_algorithms_enabled()
-        finally:
-            torch.use_deterministic_algorithms(mode=False)
-            torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
-        fills.append(sum(event.name == "aten::fill_" for event in recorded.events()))
-        results.append(values)
-    assert fills[0] > fills[1] == 0
-    assert same(*results)
-
-
 @trial("PIN611", "PIN613", "PIN704")
 def gradients_dropped_or_not_made(texts: Texts, device: str, _folder: Path) -> None:
     assert same(weights_after(texts, "code", device), weights_after(texts, "before", device))
@@ -892,27 +859,6 @@ def one_piece_without_the_branch(texts: Texts, device: str, _folder: Path) -> No
     assert same(*results.values())
 
 
-@trial("PIN606")
-def weights_cast_once(texts: Texts, device: str, _folder: Path) -> None:
-    values, casts = [], []
-    for kind in ("before", "code"):
-        torch.manual_seed(3)
-        layers = torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.Tanh(), torch.nn.Linear(16, 2)
-        model = torch.nn.Sequential(*layers).to(device)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        batches = [(torch.randn(4, 8, device=device), torch.randn(4, 2, device=device)) for _ in range(3)]
-        names = {"model": model, "optimizer": optimizer, "micro_batches": batches, "device": device}
-        with torch.profiler.profile() as recorded:
-            texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})
-        casts.append(sum(event.name == "aten::_to_copy" for event in recorded.events()))
-        values.append([parameter.detach() for parameter in model.parameters()])
-        optimizer.zero_grad()
-        texts.run(kind, 0, {**names, "loss_of": torch.nn.functional.mse_loss})  # with the new weights
-        values[-1] += [parameter.detach().clone() for parameter in model.parameters()]
-    assert casts[1] == casts[0] - 2 * 4  # two layers with a bias, in the second and the third micro-batch
-    assert same(*values)
-
-
 @trial("PIN607")
 def all_at_once(texts: Texts, device: str, _folder: Path) -> None:
     def trained() -> torch.nn.Module:
@@ -978,21 +924,6 @@ def reduced_once(texts: Texts, device: str, _folder: Path) -> None:
             reduced.append(len(count))
     assert reduced == [3, 1]
     torch.testing.assert_close(*weights)
-
-
-@trial("PIN708")
-def reduced_together(texts: Texts, device: str, _folder: Path) -> None:
-    """In a job of one process, what is reduced stays as it is."""
-    results: list[list[torch.Tensor]] = []
-    with job_of_one(device) as distributed:
-        for kind in ("before", "code"):
-            torch.manual_seed(3)
-            model, x = torch.nn.Sequential(*perceptron()).to(device), torch.ones(4, 8, device=device)
-            model(x).square().sum().backward()
-            texts.run(kind, 0, {"model": model, "dist": distributed})
-            gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
-            results.append([*gradients, texts.run(kind, 1, {"model": model})["model"](x).detach()])
-    assert same(*results)
 
 
 @trial("PIN701")

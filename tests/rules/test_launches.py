@@ -119,38 +119,7 @@ def warming_up(builder: TraceBuilder, start: float) -> None:
         builder.op("_compile.compile_inner (dynamo_timed)", start + 571, 120)
 
 
-CAST_BACK = "autograd::engine::evaluate_function: ToCopyBackward0"
 TO_WEIGHT = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
-
-
-def micro_batches(builder: TraceBuilder, start: float, *, casts: tuple[int, ...] = (2, 2), adds: bool = True) -> None:
-    """A step of micro-batches of 450 us, each with linear layers that cast their weight, and backward."""
-    for number, count in enumerate(casts):
-        begin = start + 10 + 450 * number
-        for layer in range(2):
-            at = begin + 100 * layer
-            builder.op("aten::linear", at, 90)
-            if layer < count:
-                builder.op("aten::to", at + 2, 50)
-                builder.op("aten::_to_copy", at + 3, 48)
-                builder.op("aten::copy_", at + 20, 30)
-                builder.kernel(at + 45, 4, launch=at + 30, name="cast")
-            builder.op("aten::linear", at + 55, 30)
-            builder.kernel(at + 80, 10, launch=at + 65)
-        for layer in range(2):
-            at = begin + 210 + 100 * layer
-            builder.op(CAST_BACK, at, 40, thread=AUTOGRAD)
-            builder.kernel(at + 30, 4, launch=at + 20, name="cast", thread=AUTOGRAD)
-            builder.op(TO_WEIGHT, at + 41, 40, thread=AUTOGRAD)
-            if adds and number:
-                builder.op("aten::add_", at + 45, 30, thread=AUTOGRAD)
-            builder.kernel(at + 70, 4, launch=at + 60, thread=AUTOGRAD)
-    builder.op("aten::mul", start + 960, 28)
-
-
-def update_after_each(builder: TraceBuilder, start: float) -> None:
-    micro_batches(builder, start)
-    builder.event("user_annotation", "Optimizer.step#SGD.step", start + 445, 10)
 
 
 def norms(
@@ -165,18 +134,6 @@ def norms(
         builder.op(op, at, 28)
         builder.kernel(at + 24, kernel, launch=at + 20)
     builder.op("aten::mul", start + 915, 70)
-
-
-def filling(builder: TraceBuilder, start: float, *, within: str = "aten::empty", count: int = 30) -> None:
-    """Tensors that are made, filled in the op around it, and used."""
-    for number in range(count):
-        at = start + 10 + 30 * number
-        builder.op(within, at, 14)
-        builder.op("aten::fill_", at + 2, 10)
-        builder.kernel(at + 9, 2, launch=at + 5)
-        builder.op("aten::add", at + 15, 13)
-        builder.kernel(at + 22, 2, launch=at + 18)
-    builder.op("aten::mul", start + 910, 75)
 
 
 def zeroing(
@@ -217,8 +174,8 @@ def found(scene: Scene) -> Findings:
 
 FIRES = [
     *((small_kernels, "PIN601"), (looping_optimizer, "PIN602"), (pausing, "PIN603"), (op_on_the_host, "PIN604")),
-    *((compiling_again, "PIN605"), (capturing, "PIN605"), (micro_batches, "PIN606"), (norms, "PIN607")),
-    *((filling, "PIN610"), (zeroing, "PIN611")),
+    *((compiling_again, "PIN605"), (capturing, "PIN605"), (norms, "PIN607")),
+    (zeroing, "PIN611"),
 ]
 NEARLY = [
     (partial(small_kernels, kernel=30), "PIN601"),
@@ -237,18 +194,12 @@ NEARLY = [
     (partial(compiled, version=0, compiles=0), "PIN605"),
     (partial(capturing, again=False), "PIN605"),
     (warming_up, "PIN605"),
-    (partial(micro_batches, casts=(2, 0)), "PIN606"),
-    (partial(micro_batches, adds=False), "PIN606"),
-    (update_after_each, "PIN606"),
     (partial(norms, kernel=28), "PIN607"),
     (partial(norms, op="aten::_foreach_norm"), "PIN607"),
     (partial(norms, count=15), "PIN607"),
     (small_kernels, "PIN607"),
-    (partial(filling, within="aten::full"), "PIN610"),
-    (partial(filling, count=1), "PIN610"),
     (partial(zeroing, op="aten::add_"), "PIN611"),
     (partial(zeroing, mark="step"), "PIN611"),
-    (micro_batches, "PIN611"),
 ]
 
 
@@ -351,11 +302,6 @@ def decoding(builder: TraceBuilder, start: float) -> None:
     builder.op("aten::argmax", start + 980, 5)
 
 
-def generating(builder: TraceBuilder, start: float) -> None:
-    decoding(builder, start)
-    builder.op("aten::isin", start + 986, 2)
-
-
 BY_HAND, BY_GENERATE = "written in place", 'cache_implementation="static"'
 EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
 
@@ -382,8 +328,7 @@ EITHER, ONE_GRAPH = "fuses kernels and launches", "one CUDA graph"
         (in_a_region, ("reduce-overhead", "graph_breaks", ONE_GRAPH), (EITHER,)),
         (with_a_graph, ("outside of the CUDA graphs", "graph_breaks"), (EITHER, "reduce-overhead")),
         (of_a_server, ("--enforce-eager",), (EITHER, "reduce-overhead", ONE_GRAPH)),
-        (decoding, (BY_HAND, ONE_GRAPH, "reduce-overhead", "more requests"), (EITHER, BY_GENERATE, "enforce-eager")),
-        (generating, (BY_GENERATE, ONE_GRAPH, "more requests"), (EITHER, BY_HAND, "enforce-eager")),
+        (decoding, (BY_HAND, ONE_GRAPH, BY_GENERATE, "more requests"), (EITHER, "enforce-eager")),
     ],
 )
 def test_what_to_do_follows_from_what_the_program_does_already(
@@ -414,7 +359,7 @@ def python_of(trace: Trace, *lines: CalledLine, **kinds: int) -> list[Finding]:
         (pausing, 90, NO_REMEDY_KNOWN),
         (pausing, 60, NO_REMEDY_KNOWN),
         (pausing, 9, CODE_NOT_SEEN),  # no line takes long
-        (partial(copying_in_a_loop, size=4000), 90, "Pack the many small copies of the step into one"),
+        (partial(copying_in_a_loop, size=4000), 90, "Pack the many small copies into one"),
         (partial(copying_in_a_loop, size=4_000_000), 90, NO_REMEDY_KNOWN),
     ],
 )
@@ -535,18 +480,6 @@ def test_the_samples_of_a_librarys_function_count_together(counts: tuple[int, ..
     assert finding.evidence.text.endswith(named)
 
 
-def test_functions_that_share_a_librarys_time_are_named() -> None:
-    """What torch does for the library without a launch is Python, too; phases and small parts are not named."""
-    libraries = tuple((LibraryCall("transformers", "Trainer.train", inner), 30) for inner in "abc")
-    parts = (("Trainer.floating_point_ops", 50), ("Module.zero_grad", 31), ("forward", 9), ("Trainer.log", 4))
-    line = CalledLine("train.py", 7, "main", (("torch", 80), ("library", 10)), libraries, parts=parts, bookkeeping=80)
-    (finding,) = python_of(read(small_kernels), line, library=10, torch=90)
-    assert finding.evidence.text.endswith(
-        "90 % at train.py:7 in transformers Trainer.train (Trainer.floating_point_ops, Module.zero_grad)"
-    )
-    assert finding.fix.startswith("What it returns is the same in each step of most programs")
-
-
 def test_no_graph_is_promised_where_the_kernels_change_from_step_to_step() -> None:
     def changing(builder: TraceBuilder, start: float) -> None:
         small_kernels(builder, start)
@@ -580,10 +513,9 @@ def evidence(scene: Scene, rule: str) -> str:
     return finding.evidence.text
 
 
-def test_the_steps_that_compile_again_are_counted_and_what_is_new_in_them_is_named() -> None:
+def test_the_steps_that_compile_again_are_counted() -> None:
     assert evidence(compiling_again, "PIN605") == (
-        "in 3 of 4 recorded steps the host compiles code, for 600 µs each, as traced; new there (frame/version): 0/1, "
-        "0/2, 0/3"
+        "in 3 of 4 recorded steps the host compiles code, for 600 µs each, as traced"
     )
     assert evidence(capturing, "PIN605") == (
         "in 3 of 4 recorded steps CUDA graphs are recorded, for 540 µs each, as traced"
@@ -609,26 +541,6 @@ def test_after_many_steps_the_first_one_recorded_compiles_again_too() -> None:
         "in 1 of 4 recorded steps the host compiles code, for 120 µs each, as traced; in 2 of 4 recorded steps CUDA "
         "graphs are recorded, for 540 µs each, as traced"
     )
-
-
-def test_casts_of_activations_are_told_from_those_of_weights_or_there_is_no_saving() -> None:
-    def with_more(weights: int, builder: TraceBuilder, start: float) -> None:
-        micro_batches(builder, start)
-        for number in range(2):
-            begin = start + 10 + 450 * number
-            for layer in range(2):  # before the cast of the weight: of an input, or of a weight with a bias behind it
-                builder.op("aten::to", begin + 100 * layer + 1, 0.5)
-            for more in range(weights - 2):
-                at = begin + 410 + 4 * more
-                builder.op(CAST_BACK, at, 1, thread=AUTOGRAD)
-                builder.op(TO_WEIGHT, at + 1, 2, thread=AUTOGRAD)
-                builder.op("aten::add_", at + 2, 1, thread=AUTOGRAD)
-
-    for weights, is_exact in ((2, True), (3, False)):
-        findings = found(partial(with_more, weights))
-        (finding,) = [finding for finding in findings if finding.rule.id == "PIN606"]
-        assert ("these take about" in finding.evidence.text) == (not is_exact)
-        assert (finding.saving is not None) == is_exact
 
 
 def test_small_ops_are_named_with_how_often_they_launch() -> None:
@@ -707,13 +619,12 @@ def in_optimizer(builder: TraceBuilder, start: float) -> None:
     builder.event("user_annotation", "Optimizer.step#Adam.step", start + 305, 400)
 
 
-@pytest.mark.parametrize(("scene", "line"), [(in_optimizer, 12), (pausing, None)])
-def test_torchs_own_python_in_the_optimizer_is_at_the_line_that_calls_it(scene: Scene, line: int | None) -> None:
+@pytest.mark.parametrize(("scene", "is_torchs"), [(in_optimizer, True), (pausing, False)])
+def test_torchs_own_python_in_the_optimizer_is_told(scene: Scene, *, is_torchs: bool) -> None:
     trace = read(scene)
     step = "train.py:12:main > torch/optim/optimizer.py:517:wrapper > torch/optim/adam.py:247:Adam.step"
     forward = "train.py:9:main > torch/nn/modules/module.py:1:Module._wrapped_call_impl"
     host = measure_host(host_profile((40, step), (60, forward)))
     (finding,) = [finding for finding in find(replace(measure(trace), host=host), trace) if finding.rule.id == "PIN603"]
-    assert finding.evidence.line == line
-    assert ("392 µs of it within the optimizer, which is torch's own code" in finding.evidence.text) is bool(line)
-    assert finding.fix == (NO_REMEDY_KNOWN if finding.evidence.line == 9 else CODE_NOT_SEEN)
+    assert ("392 µs of it within the optimizer, which is torch's own code" in finding.evidence.text) is is_torchs
+    assert finding.fix == CODE_NOT_SEEN

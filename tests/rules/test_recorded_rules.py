@@ -11,7 +11,7 @@ from pinprof.rules.rule import Finding
 from pinprof.rules.search import RULES
 
 FOLDER = TRACES / "rules"
-NEW = {"PIN605", "PIN606", "PIN607"} | {rule.id for rule in RULES if rule.family == "gpu"}
+NEW = {"PIN605", "PIN607"} | {rule.id for rule in RULES if rule.family == "gpu"}
 RULE_OF = {
     "tf32_off": "PIN701",
     "nchw_amp": "PIN702",

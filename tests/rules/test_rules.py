@@ -1,4 +1,3 @@
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -15,8 +14,6 @@ from pinprof.bench.advice import pinning as pinning_of
 from pinprof.measurement.measure import measure
 from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
-from pinprof.report.trace.first_screen import first_screen
-from pinprof.report.trace.verdict import advice
 from pinprof.report.words import worth
 from pinprof.rules.rule import Finding, Findings
 from pinprof.rules.search import RULE_OF_CAUSE, RULE_OF_EXPOSURE, RULES, find
@@ -96,24 +93,6 @@ batches_that_are_not_pinned = scene_of(all_of(pageable_batches), on_thread(300, 
 def batches_of_a_class_without_pin_memory(builder: TraceBuilder, start: float) -> None:
     pageable_batches(builder, start)
     builder.metadata["pinprof"] = {"loaders_pin": True}
-
-
-def memory(pinned: float, available: float, limit: float | None = None) -> Scene:
-    """Return a scene in which so many GiB are pinned, three quarters of them in use, and available."""
-
-    def scene(builder: TraceBuilder, _: float) -> None:
-        builder.metadata["pinprof"] = {
-            "host_memory": {
-                "pinned_bytes": int(pinned * GIB),
-                "used_bytes": int(pinned * GIB * 3 / 4),
-                "peak_bytes": int(pinned * GIB),
-                "total_bytes": 64 * GIB,
-                "available_bytes": int(available * GIB),
-                "limit_bytes": None if limit is None else int(limit * GIB),
-            }
-        }
-
-    return scene
 
 
 pinning = scene_of(op("aten::pin_memory", 150, 400))
@@ -276,8 +255,6 @@ def test_the_validation_of_distributions_has_a_fix_of_its_own(file: str, is_vali
         (pageable_batches, "PIN104"),
         (batches_that_are_not_pinned, "PIN105"),
         (batches_of_a_class_without_pin_memory, "PIN105"),
-        (memory(20, 20), "PIN109"),
-        (memory(12, 40, limit=24), "PIN109"),
         (small_copies, "PIN106"),
         (slow_copies, "PIN107"),
         (slow_copies_beside_others, "PIN107"),
@@ -317,8 +294,7 @@ def test_a_rule_finds_what_it_is_for(tmp_path: Path, scene: Scene, rule: str) ->
     "scene",
     [
         *(pinned_beside_kernels, item_that_costs_nothing, idle_only, pinning_in_workers, few_small_copies),
-        *(awaited_readback, full_queue, loader_that_keeps_up, memory(20, 21), memory(12, 40, limit=25)),
-        memory(0, 0),
+        *(awaited_readback, full_queue, loader_that_keeps_up),
     ],
 )
 def test_what_costs_nothing_is_not_found(scene: Scene) -> None:
@@ -337,10 +313,10 @@ def test_a_wait_that_guards_a_copy_in_flight_does_not_go() -> None:
     assert {finding.rule.id for finding in findings if finding.rule.family == "waits"} == {"PIN216"}
     (guard,) = (finding for finding in findings if finding.rule.id == "PIN216")
     assert guard.saving is None
-    assert guard.title == "`torch.cuda.synchronize()` guards a copy in flight"
+    assert guard.title == "`synchronize()` guards a copy in flight"
     assert guard.most_ns
     assert worth(guard, measured_of(guarding(READBACK))).startswith("saves at most ")
-    assert "it awaits 1 DtoH copy of pinned memory per step in flight" in guard.evidence.text
+    assert "it awaits DtoH copies of pinned memory in flight" in guard.evidence.text
     assert guard.fix.startswith("Do not remove it: record an event after the copy")
 
 
@@ -452,23 +428,6 @@ def test_all_calls_of_the_allocator_are_one_finding_at_the_costliest_place() -> 
     assert finding.saving.saving_ns > 0
 
 
-def test_too_much_pinned_memory_is_told_with_its_threshold_and_no_saving() -> None:
-    (finding,) = findings_of(memory(24, 8))
-    assert (finding.rule.id, finding.severity, finding.saving) == ("PIN109", "low", None)
-    assert finding.evidence.text == (
-        "torch has pinned 24.0 GiB (18.0 GiB of it in use, at most 24.0 GiB so far): 75 % of the 32.0 GiB that the "
-        "machine could give it if nothing were pinned. From 50 % on more is locked than is left for the workers, the "
-        "page cache and all other processes"
-    )
-    profile = measured_of(memory(24, 8))
-    assert worth(finding, profile) == "the saving is unknown"
-    calm = replace(profile, pause=None)
-    said = advice(first_screen(calm, Findings([finding]))).sentence
-    assert said == "First: too much pinned memory (PIN109); the saving is unknown."
-    (limited,) = findings_of(memory(12, 40, limit=16))
-    assert "75 % of the 16.0 GiB that its cgroup allows" in limited.evidence.text
-
-
 @pytest.mark.parametrize(
     ("memory", "size", "rule"),
     [("Pageable", 100, "PIN102"), ("Pinned", 10**6, "PIN102"), ("Pageable", 10**6, "PIN101")],
@@ -497,10 +456,7 @@ def test_a_blocking_copy_has_one_finding_and_that_is_about_pinning_only_where_th
             None,
             "PIN104",
             "Add pin_memory=True to the DataLoader, or, if it has that, a method",
-            (
-                "; the trace does not show whether the DataLoader has pin_memory=True: if so, the class of the "
-                "batches has no method pin_memory() (PIN105)"
-            ),
+            "; the trace does not show whether the DataLoader has pin_memory=True",
         ),
     ],
 )
@@ -628,21 +584,21 @@ def test_copies_that_become_pinned_take_as_long_as_on_the_machine() -> None:
 @pytest.mark.parametrize(
     ("pinned_gbps", "sizes", "said"),
     [
-        ((4, 10, 30), (1_000_000,), "pinned memory pays from 4.00 KiB on, and these copies have 977 KiB"),
+        ((4, 10, 30), (1_000_000,), "pinned memory pays from 4.00 KiB on, which 4 of these 4 copies have"),
         (
             (4, 10, 30),
             (4096, 1 << 20),
-            "pinned memory pays from 4.00 KiB on, and these copies have 4.00 KiB to 1.00 MiB",
+            "pinned memory pays from 4.00 KiB on, which 8 of these 8 copies have",
         ),
         (
             (1, 2, 30),
             (4096, 65536),
-            "pinned memory pays only from 1.00 MiB on, but these copies have 4.00 KiB to 64.0 KiB",
+            "pinned memory pays from 1.00 MiB on, which 0 of these 8 copies have",
         ),
         (
             (1, 2, 30),
             (4096, 65536, 1 << 20),
-            "pinned memory pays only from 1.00 MiB on: these copies have 4.00 KiB to 1.00 MiB, and 4 of 12 reach that",
+            "pinned memory pays from 1.00 MiB on, which 4 of these 12 copies have",
         ),
         ((1, 2, 2), (4096,), "copies to the GPU are no faster from pinned memory"),
     ],

@@ -1,5 +1,10 @@
-"""The time that GPUs spend in kernels, by name, with the ops and lines that launch them."""
+"""The time that GPUs spend in kernels: by name, with the ops and lines that launch them; and by what they do.
 
+A kernel of a collective or of an optimizer's step has that kind. The kind of others follows from the name, which a
+library chose (`pinprof.trace.vendors`); if the name says nothing, from the outermost op that launched the kernel.
+"""
+
+import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -7,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.analyses.by_name.kernel_kinds import KindTime, kind_of_kernels, times_of_kinds
 from pinprof.analyses.by_name.names import LONGEST_KEPT_NAME_CHARS, NamedRows, Origin, Origins, by_name
 from pinprof.ground.intervals import length, numbered
 from pinprof.ground.units import shortened
@@ -15,11 +19,72 @@ from pinprof.trace.callers import calling_function, outermost_op
 from pinprof.trace.collectives import is_collective_kernel
 from pinprof.trace.links import follow
 from pinprof.trace.sources import Sources
-from pinprof.trace.tables import KERNEL, NONE, Int32s, Int64s, Trace
-from pinprof.trace.vendors import KERNEL_KINDS
+from pinprof.trace.spans.phases import OPTIMIZER, phase_of_calls
+from pinprof.trace.tables import KERNEL, NONE, Bools, Int32s, Int64s, Trace
+from pinprof.trace.vendors import (
+    BY_NAME,
+    COLLECTIVES,
+    KERNEL_KINDS,
+    OF_OPTIMIZER,
+    OTHER,
+    SEARCHED_CHARACTERS,
+    kind_of_name,
+    on_tensor_cores,
+)
 
-MAX_STREAMS_PER_KERNEL = 8
-"""Streams of a kernel that are kept: those in which it runs longest."""
+
+@dataclass(frozen=True)
+class KindTime:
+    """The kernels of one kind that the complete steps launched; times in ns."""
+
+    kind: str
+    count: int
+    time_ns: int
+    tensor_core_ns: int | None
+    """The part on tensor cores, judged by names; None where the kind has no use for them, or no name
+    shows it."""
+    unknown_ns: int = 0  # the part whose names do not tell; 0 where the kind has no use for tensor cores
+
+
+def kind_of_kernels(trace: Trace, rows: Int64s) -> Int64s:
+    """Return the kind of each of these kernels, as an index into `KERNEL_KINDS`."""
+    gpu, launch = trace.gpu, trace.links.launch[rows]
+    op = follow(outermost_op(trace, np.arange(len(trace.calls))), launch)
+
+    def launched_by(ops: re.Pattern[str]) -> Bools:
+        wanted = trace.ops.named(lambda name: ops.search(name, 0, SEARCHED_CHARACTERS))
+        return (op != NONE) & np.append(wanted, False)[op]
+
+    first, which = numbered(gpu.name[rows])
+    kinds = [KERNEL_KINDS.index(kind_of_name(gpu.name_of(row))) for row in rows[first].tolist()]
+    kind = np.array(kinds, np.int64)[which]
+    for candidate in reversed(BY_NAME):
+        number = KERNEL_KINDS.index(candidate)
+        says_less = kind > number if candidate.all_of_op else kind == KERNEL_KINDS.index(OTHER)
+        if candidate.ops:
+            kind[launched_by(candidate.ops) & says_less] = number
+    kind[follow(phase_of_calls(trace).astype(np.int32), launch) == OPTIMIZER] = KERNEL_KINDS.index(OF_OPTIMIZER)
+    kind[is_collective_kernel(gpu)[rows]] = KERNEL_KINDS.index(COLLECTIVES)
+    return kind
+
+
+def times_of_kinds(trace: Trace, rows: Int64s, kind: Int64s) -> tuple[KindTime, ...]:
+    """Return the time of these kernels by kind, the costliest kind first; `kind` is what `kind_of_kernels` returns."""
+    time = trace.gpu.duration_ns[rows]
+    first, which = numbered(trace.gpu.name[rows])
+    works = [on_tensor_cores(trace.gpu.name_of(row)) for row in rows[first].tolist()]
+    on, unknown = (np.array([of_name is state for of_name in works], bool)[which] for state in (True, None))
+    times = []
+    for number in np.unique(kind).tolist():
+        of_kind, used = kind == number, KERNEL_KINDS[number].multiplies
+        on_ns, unknown_ns = (int(time[of_kind & part].sum()) if used else 0 for part in (on, unknown))
+        is_known = used and (on_ns > 0 or unknown_ns == 0)
+        whole = int(of_kind.sum()), int(time[of_kind].sum())
+        times.append(KindTime(KERNEL_KINDS[number].name, *whole, on_ns if is_known else None, unknown_ns))
+    return tuple(sorted(times, key=lambda of_kind: -of_kind.time_ns))
+
+
+MAX_STREAMS_PER_KERNEL = 8  # streams of a kernel that are kept: those in which it runs longest
 
 
 class GpuStream(NamedTuple):
@@ -36,12 +101,9 @@ class KernelTime:
     name: str
     count: int
     time_ns: int
-    kind: str
-    """What they do, one of `KERNEL_KINDS`; if they are of several kinds, the one with most time."""
-    communication: bool
-    """Whether they are kernels of collectives, whose time includes waits for other ranks."""
-    lanes: tuple[GpuStream, ...]
-    """Where they run, the stream with most time first."""
+    kind: str  # what they do, one of `KERNEL_KINDS`; if they are of several kinds, the one with most time
+    communication: bool  # whether they are kernels of collectives, whose time includes waits for other ranks
+    lanes: tuple[GpuStream, ...]  # where they run, the stream with most time first
     op: str | None
     """The outermost op, without autograd's nodes, that launches most of their time; None where no op does."""
     origin: Origin
@@ -51,20 +113,14 @@ class KernelTime:
 class KernelSums:
     """The kernels that the complete steps launched; times in ns."""
 
-    rows: tuple[KernelTime, ...]
-    """The costliest names."""
-    kinds: tuple[KindTime, ...]
-    """All kernels by what they do, the costliest kind first."""
-    names: int
-    """How many names there are."""
-    left_ns: int
-    """Time of the names that are left out."""
-    time_ns: int
-    """Time of all kernels, each by itself."""
+    rows: tuple[KernelTime, ...]  # the costliest names
+    kinds: tuple[KindTime, ...]  # all kernels by what they do, the costliest kind first
+    names: int  # how many names there are
+    left_ns: int  # time of the names that are left out
+    time_ns: int  # time of all kernels, each by itself
     busy_ns: int
     """How long GPUs work on what the complete steps launched, copies and memsets with it; the sum of all GPUs."""
-    devices: int
-    """How many GPUs run kernels."""
+    devices: int  # how many GPUs run kernels
 
 
 def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
@@ -103,7 +159,6 @@ def measure_kernels(trace: Trace, sources: Sources) -> KernelSums:
 
 
 def _launchers(trace: Trace, names: NamedRows, rows: Int64s, sources: Sources) -> tuple[list[str | None], list[Origin]]:
-    """Return per name the op that launches most of its time, and its place."""
     time, launch = trace.gpu.duration_ns[rows], trace.links.launch[rows]
     first, which = numbered(launch)  # a graph launch has many kernels
     calls = launch[first]

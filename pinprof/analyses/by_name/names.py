@@ -11,26 +11,19 @@ from pinprof.trace.links import follow
 from pinprof.trace.sources import Sources
 from pinprof.trace.tables import NONE, Int32s, Int64s, Table, Trace
 
-MAX_KEPT_NAMES = 200
-"""Names that are kept, the costliest: a profile stays small."""
-LONGEST_KEPT_NAME_CHARS = 500
-"""Characters of a name that are kept: the name of a kernel can have thousands."""
+MAX_KEPT_NAMES = 200  # names that are kept, the costliest: a profile stays small
+LONGEST_KEPT_NAME_CHARS = 500  # characters of a name that are kept: the name of a kernel can have thousands
 
 
 @dataclass(frozen=True)
 class NamedRows:
     """Rows of a table by name, the name with most time first."""
 
-    codes: Int64s
-    """The names, as indices into those of the table."""
-    which: Int64s
-    """Per row: the index of its name in `codes`."""
-    count: Int64s
-    """Per name: its number of rows."""
-    time_ns: Int64s
-    """Per name: its time."""
-    most: int = MAX_KEPT_NAMES
-    """How many names are kept."""
+    codes: Int64s  # the names, as indices into those of the table
+    which: Int64s  # per row: the index of its name in `codes`
+    count: Int64s  # per name: its number of rows
+    time_ns: Int64s  # per name: its time
+    most: int = MAX_KEPT_NAMES  # how many names are kept
 
     @property
     def kept(self) -> range:
@@ -84,15 +77,11 @@ class Origin(Placed):
     """The place that most of the time of a name comes from; None where it is not known."""
 
     file: str | None
-    line: int | None
-    """None where only the function is certain."""
+    line: int | None  # None where only the function is certain
     function: str | None
-    places: int
-    """How many known places of the user's code the name comes from."""
-    module: str | None
-    """The innermost module around most of the time, as torch numbers those of a class: `Linear_3`."""
-    modules: int
-    """How many modules the name comes from."""
+    places: int  # how many known places of the user's code the name comes from
+    module: str | None  # the innermost module around most of the time, as torch numbers those of a class: `Linear_3`
+    modules: int  # how many modules the name comes from
 
 
 class Origins:

@@ -21,14 +21,11 @@ class OpTime:
 
     name: str
     count: int
-    own_ns: int
-    """Their time without that of ops that they call."""
-    stall_ns: int | None
-    """The part of their own time in calls that can block; None if it is withheld."""
+    own_ns: int  # their time without that of ops that they call
+    stall_ns: int | None  # the part of their own time in calls that can block; None if it is withheld
     kernels: int | None
     """Kernels that they launch themselves, not through an op that they call; None if kernels are withheld."""
-    kernel_ns: int | None
-    """How long these kernels run."""
+    kernel_ns: int | None  # how long these kernels run
     origin: Origin
 
 
@@ -36,16 +33,11 @@ class OpTime:
 class OpSums:
     """The ops of the complete steps; times in ns."""
 
-    rows: tuple[OpTime, ...]
-    """The costliest names, by their own time."""
-    names: int
-    """How many names there are."""
-    left_ns: int
-    """Own time of the names that are left out."""
-    own_ns: int
-    """Own time of all ops."""
-    host_ns: int
-    """How long the complete steps are on the host."""
+    rows: tuple[OpTime, ...]  # the costliest names, by their own time
+    names: int  # how many names there are
+    left_ns: int  # own time of the names that are left out
+    own_ns: int  # own time of all ops
+    host_ns: int  # how long the complete steps are on the host
 
 
 def measure_ops(
@@ -93,7 +85,6 @@ def _inside(trace: Trace) -> Bools:
 
 
 def _training(trace: Trace) -> Bools:
-    """Return whether the ops of each thread count."""
     training = trace.has_role(*TRAINING_ROLES)
     training[trace.calls.thread[trace.launches_work]] = True
     return training & ~trace.has_role("pin_memory")
@@ -114,13 +105,11 @@ def own_times(ops: HostEvents) -> Int64s:
 
 
 def _stalled(trace: Trace, call: Int64s, stall_ns: Int64s) -> Int64s:
-    """Return how long the host stands in the calls that each op makes itself."""
     op = trace.links.op[call]
     return _per_op(trace, op[op != NONE], stall_ns[op != NONE])
 
 
 def _own_kernels(trace: Trace) -> tuple[Int64s, Int64s]:
-    """Return how many kernels of the complete steps each op itself launches, and how long they run."""
     gpu = trace.gpu
     rows = np.flatnonzero((gpu.category == KERNEL) & trace.steps.holds(trace.links.activity_step))
     op: Int32s = follow(trace.links.op, trace.links.launch[rows])

@@ -3,20 +3,8 @@
 import numpy as np
 
 from pinprof.ground.intervals import distinct, last_below
-from pinprof.trace.calls import (
-    ASYNC_COPY,
-    COPY,
-    DEVICE,
-    HOST_MEMORY,
-    LAUNCH,
-    MODULE_LOAD,
-    PROFILER,
-    QUEUE_DEPTH,
-    QUEUE_FULL,
-    SMALL_COPY_BYTES,
-    STREAM,
-    call_kinds,
-)
+from pinprof.trace import calls as kinds
+from pinprof.trace.calls import call_kinds
 from pinprof.trace.tables import (
     DTOD,
     DTOH,
@@ -36,8 +24,7 @@ from pinprof.trace.vendors import WAITING_COPY
 CLOCK_SKEW_NS = 2_000
 """GPU and host clocks agree to about a microsecond; a wait may seem to end this much before the awaited work."""
 
-NO_END_NS = np.iinfo(np.int64).min
-"""In place of a time where there was no work."""
+NO_END_NS = np.iinfo(np.int64).min  # in place of a time where there was no work
 
 
 def awaited_work(trace: Trace, call: Int64s, kind: Int64s, copy: Int32s) -> tuple[Int32s, Int64s, Int64s]:
@@ -104,7 +91,7 @@ def _prior_end(
         ended = Queued(gpu.stream[others], gpu.end_ns[others], gpu.end_ns[others])
         named, unnamed = waits[stream[waits] != NONE], waits[stream[waits] == NONE]
         over = end + CLOCK_SKEW_NS
-        before = np.where(kind[unnamed] == DEVICE, np.iinfo(np.int64).max, over[unnamed])
+        before = np.where(kind[unnamed] == kinds.DEVICE, np.iinfo(np.int64).max, over[unnamed])
         for waiting, awaited in (
             (named, queued.last_on(stream[named], issued[named])),
             (named, ended.last_on(stream[named], over[named] + 1)),
@@ -112,7 +99,7 @@ def _prior_end(
             (unnamed, ended.last_before(over[unnamed] + 1, over[unnamed])),
         ):
             latest[waiting] = np.maximum(latest[waiting], awaited)
-    return np.where(kind == HOST_MEMORY, start, latest)
+    return np.where(kind == kinds.HOST_MEMORY, start, latest)
 
 
 class Queued:
@@ -167,19 +154,18 @@ MAX_CALLS_AFTER_COPY = 3
 """A blocking copy is an asynchronous one and a synchronize in the same op, at most this many calls apart."""
 
 KIND_OF_OVERHEAD = {
-    "Command Buffer Full": QUEUE_FULL,
-    "Driver Compiler": MODULE_LOAD,
-    "Lazy Function Loading": MODULE_LOAD,
-    "Runtime Triggered Module Loading": MODULE_LOAD,
+    "Command Buffer Full": kinds.QUEUE_FULL,
+    "Driver Compiler": kinds.MODULE_LOAD,
+    "Lazy Function Loading": kinds.MODULE_LOAD,
+    "Runtime Triggered Module Loading": kinds.MODULE_LOAD,
 }
 """Kinds by the names of overheads; all others (`Activity Buffer Request`, `Buffer Flush`, `Instrumentation`,
 `Resource`) are costs of profiling."""
 
-NEARLY_FULL_LAUNCHES = QUEUE_DEPTH - 22
+NEARLY_FULL_LAUNCHES = kinds.QUEUE_DEPTH - 22
 """A stream with this number of pending launches has a full queue: a few launches may be the profiler's own."""
 
-LONG_LAUNCH_NS = 50_000
-"""A launch takes 4 µs under the profiler; a longer one than this was held up."""
+LONG_LAUNCH_NS = 50_000  # a launch takes 4 µs under the profiler; a longer one than this was held up
 
 SURE_KERNEL_NS = 20_000
 """A launch returns long before a kernel of this length can have ended, unless the launch waits for it."""
@@ -195,7 +181,7 @@ def blocking_calls(trace: Trace) -> tuple[Int64s, Int64s, Int32s]:
     copy = _own_copies(trace, kind)
     blocks = _can_block(trace, kind, copy)
     kind = np.where(blocks, kind, held_up)
-    copy = np.where(kind == LAUNCH, _last_kernels(trace), np.where(blocks, copy, NONE))
+    copy = np.where(kind == kinds.LAUNCH, _last_kernels(trace), np.where(blocks, copy, NONE))
     rows = np.flatnonzero(blocks | (held_up != NONE))
     return rows, kind[rows].astype(np.int64), copy[rows]
 
@@ -206,7 +192,7 @@ def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
     copies = np.flatnonzero((trace.gpu.category == MEMCPY) & (links.launch != NONE))
     launched = np.full(len(calls), NONE, np.int32)
     launched[links.launch[copies]] = copies
-    launched[(kind != COPY) & (kind != ASYNC_COPY)] = NONE
+    launched[(kind != kinds.COPY) & (kind != kinds.ASYNC_COPY)] = NONE
     order = np.lexsort((calls.start_ns, calls.thread))
     own = launched.copy()
     for distance in range(1, MAX_CALLS_AFTER_COPY + 1):
@@ -214,7 +200,7 @@ def _own_copies(trace: Trace, kind: np.ndarray) -> Int32s:
         same_op = (links.op[call] == links.op[earlier]) & (calls.thread[call] == calls.thread[earlier])
         if distance > 1:
             same_op &= links.op[call] != NONE
-        awaits = (kind[call] == STREAM) & (own[call] == NONE) & same_op & (launched[earlier] != NONE)
+        awaits = (kind[call] == kinds.STREAM) & (own[call] == NONE) & same_op & (launched[earlier] != NONE)
         own[call[awaits]] = launched[earlier[awaits]]
     return own
 
@@ -227,14 +213,14 @@ def _can_block(trace: Trace, kind: np.ndarray, copy: Int32s) -> Bools:
     for it.
     """
     staged = np.zeros(len(kind), bool)
-    copying = np.flatnonzero((kind == ASYNC_COPY) & (copy != NONE))
+    copying = np.flatnonzero((kind == kinds.ASYNC_COPY) & (copy != NONE))
     gpu, rows = trace.gpu, copy[copying]
-    large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > SMALL_COPY_BYTES) | (gpu.bytes[rows] == NONE)
+    large = (gpu.direction[rows] == DTOH) | (gpu.bytes[rows] > kinds.SMALL_COPY_BYTES) | (gpu.bytes[rows] == NONE)
     staged[copying] = (gpu.host_memory[rows] == PAGEABLE) & large
     within = np.zeros(len(kind), bool)
     within[copy != NONE] = gpu.direction[copy[copy != NONE]] == DTOD
     within &= ~_has_waited(trace, copy)
-    return (kind != NONE) & ((kind != ASYNC_COPY) | staged) & ~((kind == COPY) & within)
+    return (kind != NONE) & ((kind != kinds.ASYNC_COPY) | staged) & ~((kind == kinds.COPY) & within)
 
 
 def _has_waited(trace: Trace, copy: Int32s) -> Bools:
@@ -266,16 +252,16 @@ def _held_up(trace: Trace) -> Int8s:
     if len(trace.calls) == 0:
         return holds
     _by_overhead(trace, holds)
-    if not (holds == QUEUE_FULL).any():
+    if not (holds == kinds.QUEUE_FULL).any():
         late = _behind_full_queue(trace)
-        holds[late[holds[late] == NONE]] = QUEUE_FULL
-    holds[_waiting_launches(trace)] = LAUNCH
+        holds[late[holds[late] == NONE]] = kinds.QUEUE_FULL
+    holds[_waiting_launches(trace)] = kinds.LAUNCH
     return holds
 
 
 def _by_overhead(trace: Trace, holds: Int8s) -> None:
     calls, overheads = trace.calls, trace.overheads
-    kind = np.array([KIND_OF_OVERHEAD.get(name, PROFILER) for name in overheads.names], np.int8)[overheads.name]
+    kind = np.array([KIND_OF_OVERHEAD.get(name, kinds.PROFILER) for name in overheads.names], np.int8)[overheads.name]
     # the call around each overhead, the latest of several; all threads count: CUPTI does not record the thread
     begun = np.searchsorted(calls.start_ns, overheads.start_ns, side="right")
     around = last_below(-calls.end_ns, begun, 1 - overheads.end_ns)
@@ -285,7 +271,6 @@ def _by_overhead(trace: Trace, holds: Int8s) -> None:
 
 
 def _behind_full_queue(trace: Trace) -> Int64s:
-    """Return the long launches that came when the queue was full."""
     calls, rows = trace.calls, np.flatnonzero(trace.links.launch != NONE)
     ends = np.full(len(calls), NO_END_NS)
     np.maximum.at(ends, trace.links.launch[rows], trace.gpu.end_ns[rows])

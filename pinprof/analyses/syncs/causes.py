@@ -21,34 +21,23 @@ _NEW_TENSOR_OPS = _SCALAR_OPS | _COPY_OPS | {"aten::lift_fresh", "aten::detach"}
 class Cause:
     """A cause of waits."""
 
-    label: str
-    """What the host calls, or what happens in the call; text in backticks is code."""
+    label: str  # what the host calls, or what happens in the call; text in backticks is code
     colour: str
     """The colour of its kind of remedy, see `pinprof.ground.hues`: read later, copy otherwise, remove, keep memory."""
     _: KW_ONLY
-    ops: tuple[str, ...] = ()
-    """Ops whose calls have this cause; of several around a call the outermost decides."""
+    ops: tuple[str, ...] = ()  # ops whose calls have this cause; of several around a call the outermost decides
     methods: tuple[str, ...] = ()
     """Methods of tensors that have this cause; methods and functions count before the ops inside."""
-    functions: tuple[str, ...] = ()
-    """Parts of the names of Python functions that have this cause."""
+    functions: tuple[str, ...] = ()  # parts of the names of Python functions that have this cause
     calls: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Calls in Python with this cause, named as in `pinprof.program.frames`: the outermost ops that each runs when it
     waits, besides the op of its own name, or the runtime calls that it makes outside of ops."""
-    call_kind: int | None = None
-    """The kind of call of `trace.calls` that has this cause if nothing else names one."""
-    copy: str = ""
-    """The direction of the copy, if the call that makes it also waits for it."""
-    is_called: bool = False
-    """Whether the label is something that code calls, so that a title can name it."""
-    gives_size: bool = False
-    """Whether values on the GPU decide how large its result is."""
-    goes_with_op: bool = False
-    """Whether the fix removes the whole op: its kernels, its copy, and the host's time in it."""
-    is_blocking_copy: bool = False
-    """Whether `non_blocking=True` removes it."""
-    goes_with_copies: bool = False
-    """Whether it is a wait for copies to the GPU, and disappears with them."""
+    call_kind: int | None = None  # the kind of call of `trace.calls` that has this cause if nothing else names one
+    copy: str = ""  # the direction of the copy, if the call that makes it also waits for it
+    gives_size: bool = False  # whether values on the GPU decide how large its result is
+    goes_with_op: bool = False  # whether the fix removes the whole op: its kernels, its copy, and the host's time in it
+    is_blocking_copy: bool = False  # whether `non_blocking=True` removes it
+    goes_with_copies: bool = False  # whether it is a wait for copies to the GPU, and disappears with them
     held_up: str = ""
     """The host's time in it, in words; only of causes for which a launch takes long without a wait for the GPU."""
 
@@ -58,10 +47,8 @@ class Cause:
         return uncoded(self.label)
 
 
-_read = partial(Cause, colour=WAIT, is_called=True, goes_with_op=True)
-"""A cause of waits in which the host reads a value of the GPU."""
-_sized = partial(Cause, colour=WAIT, is_called=True, gives_size=True)
-"""A cause of waits in which the host needs the size of a result."""
+_read = partial(Cause, colour=WAIT, goes_with_op=True)  # a cause of waits in which the host reads a value of the GPU
+_sized = partial(Cause, colour=WAIT, gives_size=True)  # a cause of waits in which the host needs the size of a result
 
 WAITS: Final = {
     "item": _read(
@@ -79,7 +66,6 @@ WAITS: Final = {
         ops=("aten::_to_copy",),
         methods=("cpu",),
         calls=dict.fromkeys(("to", "cpu", "cuda", "copy_"), _COPY_OPS),
-        is_called=True,
         goes_with_op=True,
         is_blocking_copy=True,
     ),
@@ -109,11 +95,7 @@ WAITS: Final = {
     "repeat_interleave": _sized("`repeat_interleave()`", ops=("aten::repeat_interleave",)),
     "equal": _read("`torch.equal()`", ops=("aten::equal", "aten::allclose")),
     "blocking_copy_htod": Cause(
-        "blocking copy to the GPU",
-        COPY_WAIT,
-        copy=DIRECTIONS[HTOD],
-        is_blocking_copy=True,
-        goes_with_copies=True,
+        "blocking copy to the GPU", COPY_WAIT, copy=DIRECTIONS[HTOD], is_blocking_copy=True, goes_with_copies=True
     ),
     "blocking_copy_dtoh": Cause("blocking copy to the host", COPY_WAIT, copy=DIRECTIONS[DTOH], is_blocking_copy=True),
     "pageable_copy": Cause("pageable copy", COPY_WAIT, goes_with_copies=True),
@@ -134,16 +116,12 @@ WAITS: Final = {
         SYNC_WAIT,
         calls=dict.fromkeys(("synchronize", "_cuda_synchronize", "_accelerator_synchronizeDevice"), SYNCHRONIZE),
         call_kind=calls.DEVICE,
-        is_called=True,
     ),
-    "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call_kind=calls.STREAM, is_called=True),
-    "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call_kind=calls.EVENT, is_called=True),
+    "stream_synchronize": Cause("`stream.synchronize()`", SYNC_WAIT, call_kind=calls.STREAM),
+    "event_synchronize": Cause("`event.synchronize()`", SYNC_WAIT, call_kind=calls.EVENT),
     "device_malloc": Cause("GPU memory is allocated", MEMORY_WAIT, call_kind=calls.MALLOC),
     "device_free": Cause(
-        "GPU memory is freed",
-        MEMORY_WAIT,
-        calls={"_cuda_emptyCache": SYNCHRONIZE | FREE_CALLS},
-        call_kind=calls.FREE,
+        "GPU memory is freed", MEMORY_WAIT, calls={"_cuda_emptyCache": SYNCHRONIZE | FREE_CALLS}, call_kind=calls.FREE
     ),
     "host_alloc": Cause("pinned memory is allocated", MEMORY_WAIT, call_kind=calls.HOST_MEMORY),
     "module_load": Cause(

@@ -34,8 +34,7 @@ ASKING_OPS = INDEX_OPS | {
 """Ops by which code asks for an op of `CAUSE_BY_OP`. Any other op of torch calls such an op for its own purpose:
 `aten::linalg_inv` reads a number, and the user's code cannot prevent that."""
 
-MAX_NESTED_OPS = 200
-"""How many nested ops around a call are looked at; no known program nests half as many."""
+MAX_NESTED_OPS = 200  # how many nested ops around a call are looked at; no known program nests half as many
 
 COMPILED_REGION = "Torch-Compiled Region"
 """How the name of the op around compiled code begins. A synchronize within it is torch's own, such as the one before a
@@ -90,7 +89,6 @@ def name_causes(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]
 
 
 def _by_call(trace: Trace, stalls: Stalls) -> Int32s:
-    """Return the cause by the call itself and its copy."""
     of_kind = np.full(max(CAUSE_BY_CALL_KIND) + 1, CAUSE_CODE["other"], np.int32)
     for kind, name in CAUSE_BY_CALL_KIND.items():
         of_kind[kind] = CAUSE_CODE[name]
@@ -115,14 +113,10 @@ def in_library(trace: Trace, call: Int64s) -> Bools:
 class _OpFacts(NamedTuple):
     """Facts from the ops around each call, but within the innermost function of the user's own code."""
 
-    cause: Int32s
-    """As an index into CAUSES; -1 where the ops show none."""
-    within_op: Bools
-    """Whether another op of torch makes the call for its own purpose."""
-    within_library: Bools
-    """Whether an op of a library or an extension is around the call."""
-    within_compiled: Bools
-    """Whether the call is made within code that torch compiled."""
+    cause: Int32s  # as an index into CAUSES; -1 where the ops show none
+    within_op: Bools  # whether another op of torch makes the call for its own purpose
+    within_library: Bools  # whether an op of a library or an extension is around the call
+    within_compiled: Bools  # whether the call is made within code that torch compiled
 
 
 def _facts_of_ops(trace: Trace, call: Int64s) -> _OpFacts:
@@ -166,7 +160,6 @@ def _ops_around(trace: Trace, call: Int64s) -> Iterator[Int32s]:
 
 
 def _is_read_of_optimizer(line: SourceLine) -> bool:
-    """Return whether an optimizer reads a number of its state in the innermost frame."""
     innermost = line.stack[0] if line.stack else ""
     return innermost.startswith(f"{OPTIMIZER_FILE}:") and innermost.endswith(f":{OPTIMIZER_READ}")
 
@@ -200,7 +193,6 @@ def _in_new_tensor(trace: Trace, call: Int64s) -> Bools:
 
 
 def _within_ops(trace: Trace, flagged: Bools, call: Int64s) -> Bools:
-    """Return whether one of the flagged ops is around a call."""
     return within(flagged, trace.links.op[call], trace.links.op_parent)
 
 

@@ -62,10 +62,8 @@ def _asked_for(stack: Sequence[str]) -> bool:
 class GuardedCopies(NamedTuple):
     """Pairs of a wait and an asynchronous copy of pinned memory that it awaits, sorted by stall."""
 
-    stall: Int64s
-    """Row in `Stalls`."""
-    copy: Int64s
-    """Row in `Trace.gpu`."""
+    stall: Int64s  # row in `Stalls`
+    copy: Int64s  # row in `Trace.gpu`
 
 
 def guarded_copies(trace: Trace, stalls: Stalls) -> GuardedCopies:

@@ -1,6 +1,7 @@
 """Stalls by site: those of one cause that one line of the user makes, through one function of a library if any."""
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias, TypeVar
@@ -10,19 +11,10 @@ import numpy as np
 from pinprof.analyses.syncs.causes import CAUSE_CODE, HELD_UP_LAUNCHES, SYNCHRONIZE_CAUSES, WAIT_CAUSES
 from pinprof.analyses.syncs.lines.matching import lines_of_waits
 from pinprof.analyses.syncs.naming import name_causes
-from pinprof.analyses.syncs.removal import GuardedCopies, group_sites, guarded_copies, in_limiter, verdict_on
+from pinprof.analyses.syncs.removal import group_sites, guarded_copies, in_limiter, verdict_on
 from pinprof.analyses.syncs.stalls import Stalls, measure_stalls
 from pinprof.ground.intervals import distinct
-from pinprof.trace.callers import (
-    call_path,
-    call_places,
-    calling_function,
-    library_function,
-    library_place,
-    outermost_op,
-    stack_of,
-    user_calls,
-)
+from pinprof.trace import callers
 from pinprof.trace.frames import frame
 from pinprof.trace.lines import Place, Placed, SourceLine
 from pinprof.trace.links import follow
@@ -32,15 +24,13 @@ from pinprof.trace.tables import DIRECTIONS, DTOH, NONE, Bools, Int32s, Int64s, 
 SiteIdentity: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, str | None]
 """Cause, file, function and op; file and function of the library."""
 Member = TypeVar("Member")
-"""Anything that belongs to a site."""
 
 
 @dataclass(frozen=True)
 class Stalled:
     """How many waits there are, and how long they take the host."""
 
-    count: int
-    """The number of waits; the calls that make and await one copy are one wait."""
+    count: int  # the number of waits; the calls that make and await one copy are one wait
     stall_ns: int
 
 
@@ -49,13 +39,10 @@ class WaitCost(Stalled):
     """What waits cost together; times in ns."""
 
     drain_ns: int
-    worked_ns: int
-    """The part of the drain in which the GPU works: `Stalls.worked_ns`."""
+    worked_ns: int  # the part of the drain in which the GPU works: `Stalls.worked_ns`
     own_ns: int
-    idle_ns: int
-    """How long the GPU is idle because of them: `Stalls.idle_ns`."""
-    within_ns: int
-    """The part of the idle time within calls that await no work; the rest comes after the awaited work."""
+    idle_ns: int  # how long the GPU is idle because of them: `Stalls.idle_ns`
+    within_ns: int  # the part of the idle time within calls that await no work; the rest comes after the awaited work
 
     @classmethod
     def of(cls, costs: Iterable["WaitCost"]) -> "WaitCost":
@@ -74,22 +61,18 @@ class BareSite(Placed):
     """Waits of one cause at one place, without what they cost."""
 
     cause: str
-    op: str | None
-    """The outermost op around the call, as the user called it."""
-    call: str
-    """The runtime call with most of the stall: a blocking copy has two, the copy and the synchronize after it."""
+    op: str | None  # the outermost op around the call, as the user called it
+    call: str  # the runtime call with most of the stall: a blocking copy has two, the copy and the synchronize after it
     file: str | None
     line: int | None
     """The line of the call in the user's own code, if pinprof recorded it or the source has only one such line."""
-    function: str | None
-    """The innermost function of the user's own code around the call."""
+    function: str | None  # the innermost function of the user's own code around the call
     stack: tuple[str, ...]
     """`FILE:LINE:FUNCTION`, innermost first. If `line` was not recorded, lines are those at which functions begin."""
     devices: tuple[int, ...]
     """The GPUs that are idle because of these waits; if none is, the GPUs that the host waits for."""
     thread: str
-    verdict: str
-    """`hidden`, `explicit`, `benign` or `profiler`."""
+    verdict: str  # `hidden`, `explicit`, `benign` or `profiler`
     group: int | None = None
     """The number of its group: if one site of a group is removed alone, its wait only moves to another one."""
     library: Place | None = None
@@ -149,10 +132,8 @@ def by_line(members: Iterable[Member], site_of: Callable[[Member], BareSite]) ->
 class Site(BareSite):
     """Waits of one cause at one place, and what they cost."""
 
-    total: WaitCost
-    """In the whole trace."""
-    in_steps: WaitCost
-    """In the complete steps together."""
+    total: WaitCost  # in the whole trace
+    in_steps: WaitCost  # in the complete steps together
 
 
 @dataclass(frozen=True)
@@ -160,17 +141,11 @@ class Syncs:
     """All waits of the host, singly and by site; sites with the longest idle time first."""
 
     stalls: Stalls
-    cause: Int32s
-    """Per stall: index into CAUSES."""
-    lines: tuple[SourceLine | None, ...]
-    """Per stall: the line of the user's code, None where none is certain."""
+    cause: Int32s  # per stall: index into CAUSES
+    lines: tuple[SourceLine | None, ...]  # per stall: the line of the user's code, None where none is certain
     sites: tuple[Site, ...]
-    site: Int64s
-    """Per stall: index into `sites`."""
-    op: Int32s
-    """Per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none."""
-    guarded: GuardedCopies
-    """The copies in flight that stalls await besides their own."""
+    site: Int64s  # per stall: index into `sites`
+    op: Int32s  # per stall: the outermost op around it, as a row of `Trace.ops`; -1 for none
 
     @cached_property
     def rows(self) -> list[Int64s]:
@@ -211,17 +186,16 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     """
     stalls = measure_stalls(trace)
     recorded = lines_of_waits(trace, stalls)
-    places = call_places(trace, stalls.call, sources or Sources(trace.path))
+    places = callers.call_places(trace, stalls.call, sources or Sources(trace.path))
     looked_up = (place if place and place.line is not None else None for place in places)
     lines = [line or other for line, other in zip(recorded, looked_up, strict=True)]
     cause = name_causes(trace, stalls, lines)
-    guarded = guarded_copies(trace, stalls)
     if len(cause) == 0:
-        return Syncs(stalls, cause, (), (), stalls.call, stalls.copy, guarded)
+        return Syncs(stalls, cause, (), (), stalls.call, stalls.copy)
     around = _around(trace, stalls.call, lines)
     site = np.unique(_keys(trace, stalls, cause, around), axis=1, return_inverse=True)[1].ravel()
     in_step = trace.steps.holds(stalls.call_step)
-    groups = group_sites(trace, stalls, site)
+    groups, guarded = group_sites(trace, stalls, site), guarded_copies(trace, stalls)
     sites = []
     for number, rows in enumerate(rows_by(site)):
         ungrouped = _site(trace, stalls, WAIT_CAUSES[cause[rows[0]]], rows, in_step, around)
@@ -231,33 +205,27 @@ def measure_syncs(trace: Trace, sources: Sources | None = None) -> Syncs:
     order = sorted(range(len(sites)), key=lambda number: (-sites[number].total.idle_ns, -sites[number].total.stall_ns))
     rank = np.empty(len(sites), np.int64)
     rank[order] = np.arange(len(sites))
-    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site], around.op, guarded)
+    return Syncs(stalls, cause, tuple(lines), tuple(sites[number] for number in order), rank[site], around.op)
 
 
 class _Around(NamedTuple):
     """The code around each stall; -1 or None for none."""
 
-    line: list[SourceLine | None]
-    """The line of the user's code, recorded or found in its source."""
-    library: list[Place | None]
-    """The innermost function outside of torch, None where that is the user's own."""
-    op: Int32s
-    """The outermost op."""
-    function: Int32s
-    """The innermost function of the user's own code."""
-    innermost: Int32s
-    """The innermost function of any code."""
-    limited: Bools
-    """Whether the stall is within one of `LIMITERS`."""
+    line: list[SourceLine | None]  # the line of the user's code, recorded or found in its source
+    library: list[Place | None]  # the innermost function outside of torch, None where that is the user's own
+    op: Int32s  # the outermost op
+    function: Int32s  # the innermost function of the user's own code
+    innermost: Int32s  # the innermost function of any code
+    limited: Bools  # whether the stall is within one of `LIMITERS`
 
 
 def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Around:
-    innermost = calling_function(trace, call)
+    innermost = callers.calling_function(trace, call)
     return _Around(
         lines,
-        _libraries(trace, lines, library_function(trace, innermost)),
-        outermost_op(trace, call),
-        user_calls(trace, call).function,
+        _libraries(trace, lines, callers.library_function(trace, innermost)),
+        callers.outermost_op(trace, call),
+        callers.user_calls(trace, call).function,
         innermost,
         in_limiter(trace, call),
     )
@@ -265,8 +233,8 @@ def _around(trace: Trace, call: Int64s, lines: list[SourceLine | None]) -> _Arou
 
 def _libraries(trace: Trace, lines: list[SourceLine | None], functions: Int32s) -> list[Place | None]:
     """Return per stall the place in a library: by the stack of its line, otherwise by its Python function."""
-    of_function = cache(library_place)
-    of_line = cache(lambda line: call_path(line.stack, line.place, certain=line.line is not None).library)
+    of_function = cache(callers.library_place)
+    of_line = cache(lambda line: callers.call_path(line.stack, line.place, certain=line.line is not None).library)
     names = [trace.functions.name_of(row) if row != NONE else "" for row in functions.tolist()]
     return [
         of_line(line) if line and line.stack else of_function(name) for line, name in zip(lines, names, strict=True)
@@ -308,7 +276,7 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
     named = frame(trace.functions.name_of(function)) if function != NONE and not line else None
     at = line.place if line else Place(named.file, None, named.function) if named else Place()
     recorded = line.stack if line else ()
-    stack = recorded or stack_of(trace, int(around.innermost[longest]))
+    stack = recorded or callers.stack_of(trace, int(around.innermost[longest]))
     has_library = cause not in HELD_UP_LAUNCHES and not stalls.profiler[longest]
     library = around.library[longest] if has_library else None
     idle = members[stalls.idle_ns[members] > 0]
@@ -324,7 +292,7 @@ def _site(trace: Trace, stalls: Stalls, cause: str, members: Int64s, in_step: np
         thread=trace.threads[trace.calls.thread[call]].role,
         verdict=verdict_on(trace, stalls, members, cause, stack, around.limited),
         library=library,
-        path=call_path(stack, at, certain=bool(recorded)).path if library else (),
+        path=callers.call_path(stack, at, certain=bool(recorded)).path if library else (),
         total=_cost(stalls, members),
         in_steps=_cost(stalls, members[in_step[members]]),
     )
@@ -341,3 +309,78 @@ def _cost(stalls: Stalls, members: Int64s) -> WaitCost:
         idle_ns=int(stalls.idle_ns[members].sum()),
         within_ns=int(stalls.idle_ns[members[stalls.bubble_ns[members] == 0]].sum()),
     )
+
+
+GONE_SHARE = 0.5
+"""A wait was removed from the code if the trace after has at most this share of it per step: if it is left in every
+third step, another place or another case makes it."""
+
+SiteCount = tuple[Site, float]
+
+
+@dataclass(frozen=True)
+class Match:
+    """Sites of two traces that are the same waits: either side may be empty, or several lines of a function."""
+
+    before: tuple[SiteCount, ...]
+    after: tuple[SiteCount, ...]
+    moved: bool = False
+    """Whether only cause and op are the same: as far as recorded, the wait is in another function now."""
+
+    def gone(self) -> Iterator[Site]:
+        """Yield the sites before that are missing, or much rarer, in the trace after."""
+        return _without_counterpart(self.before, self.after)
+
+    def new(self) -> Iterator[Site]:
+        """Yield the sites after that are missing, or much rarer, in the trace before."""
+        return _without_counterpart(self.after, self.before)
+
+
+def _without_counterpart(sites: tuple[SiteCount, ...], others: tuple[SiteCount, ...]) -> Iterator[Site]:
+    unmatched = sum(count for _, count in others)
+    for site, count in sites:
+        matched = min(unmatched, count)
+        unmatched -= matched
+        if matched <= GONE_SHARE * count:
+            yield site
+
+
+def _have_places(sites: tuple[SiteCount, ...]) -> bool:
+    return any(site.function is not None for site, _ in sites)
+
+
+def match_sites(before: Sequence[SiteCount], after: Sequence[SiteCount]) -> tuple[Match, ...]:
+    """Return which sites of two traces are the same waits, each site in one match, in the order before, then after.
+
+    Sites are the same if their whole identity is. A site without a counterpart, or with one of at most half as many
+    waits, is then matched by cause and op with what is left on the other side: a change may move a wait to another
+    function.
+    """
+    sides = [_by_identity(before), _by_identity(after)]
+    matches = {
+        identity: Match(tuple(sides[0].get(identity, ())), tuple(sides[1].get(identity, ())))
+        for identity in (*sides[0], *(key for key in sides[1] if key not in sides[0]))
+    }
+    loose: dict[tuple[str, str | None], list[SiteIdentity]] = defaultdict(list)
+    for identity, match in matches.items():
+        if any(match.gone()) or any(match.new()):
+            loose[identity[0], identity[3]].append(identity)
+    for identities in loose.values():
+        merged = [matches[identity] for identity in identities]
+        old, new = (tuple(site for match in merged for site in getattr(match, side)) for side in ("before", "after"))
+        alone_before = any(not match.after for match in merged)
+        alone_after = any(not match.before for match in merged)
+        needed_before = any(any(match.gone()) for match in merged)
+        needed_after = any(any(match.new()) for match in merged)
+        if (alone_after and needed_before) or (alone_before and needed_after):
+            matches[identities[0]] = Match(old, new, moved=_have_places(old) and _have_places(new))
+            for identity in identities[1:]:
+                del matches[identity]
+    return tuple(matches.values())
+
+
+def _by_identity(sites: Sequence[SiteCount]) -> dict[SiteIdentity, list[SiteCount]]:
+    grouped: dict[SiteIdentity, list[SiteCount]] = defaultdict(list)
+    for site, count in sites:
+        grouped[site.identity].append((site, count))
+    return dict(grouped)

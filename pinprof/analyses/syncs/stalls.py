@@ -20,23 +20,18 @@ class Stalls:
     `stall_ns == drain_ns + own_ns + overhead_ns`.
     """
 
-    call: Int64s
-    """Row in `Trace.calls`."""
-    kind: Int64s
-    """What the call may wait for: a constant of `pinprof.trace.calls`."""
+    call: Int64s  # row in `Trace.calls`
+    kind: Int64s  # what the call may wait for: a constant of `pinprof.trace.calls`
     copy: Int32s
     """Row in `Trace.gpu` of the copy that the call made or awaited, or the kernel that a launch waits for; else -1."""
     device: Int32s
-    stream: Int64s
-    """The stream that the call waits for; -1 for a device, and where it is unknown."""
+    stream: Int64s  # the stream that the call waits for; -1 for a device, and where it is unknown
     stall_ns: Int64s
-    drain_ns: Int64s
-    """The first part, in which earlier queued work of the stream or device is still to be done."""
+    drain_ns: Int64s  # the first part, in which earlier queued work of the stream or device is still to be done
     worked_ns: Int64s
     """The part of the drain in which the device worked, as far as that was recorded. In the rest of the drain its work
     waited for other work, or to start."""
-    own_ns: Int64s
-    """The part after the drain in which the call's own copy runs."""
+    own_ns: Int64s  # the part after the drain in which the call's own copy runs
     bubble_ns: Int64s
     """From the end of the awaited work to the next start of GPU work on the device. It is 0 if other work was running,
     or if the next work was already queued: then the wait did not delay it. A bubble after several stalls belongs to the
@@ -46,8 +41,7 @@ class Stalls:
     """The idle time of the device that the stall causes; no moment counts twice. It is the bubble, without times in
     which the host is in calls that allocate or free memory and await no work. For each of these calls it is the idle
     time within the call."""
-    awaited_end_ns: Int64s
-    """End of the awaited work."""
+    awaited_end_ns: Int64s  # end of the awaited work
     kept_busy: Bools
     """Whether kernels that were queued before the call still kept the device busy when the call returned: the host
     waited for another stream or an event, and the GPU lost no time."""
@@ -130,7 +124,6 @@ def _kept_busy(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Bool
 
 
 def _worked(trace: Trace, device: Int32s, start: Int64s, end: Int64s) -> Int64s:
-    """Return how long the device of each stall worked in a range."""
     gpu, result = trace.gpu, np.zeros(len(device), np.int64)
     for waits in rows_by(device):
         rows = gpu.of_device.get(int(device[waits[0]]), waits[:0])

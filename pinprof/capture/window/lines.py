@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from pinprof.analyses.pause_code import code_in_pauses
-from pinprof.analyses.syncs.lines.recorded import learn_contexts, learn_lines, lines_of_stalls
+from pinprof.analyses.syncs.lines.recorded import learn_contexts, lines_of_stalls
 from pinprof.analyses.syncs.stalls import measure_stalls
 from pinprof.capture.options import Progress, RecordingOptions
 from pinprof.capture.window.trace_file import as_capture_error, store, torch_profiler, warm_up_profiler
@@ -31,7 +31,6 @@ from pinprof.trace.lines import (
     BACKWARD_KEY,
     CONTEXTS_KEY,
     LINE_MARK,
-    LINES_KEY,
     OPS_KEY,
     WATCHED_KEY,
     DebugModeWaits,
@@ -98,7 +97,6 @@ def _learned(profiler: torch.profiler.profile, recorder: LineRecorder, path: Pat
     sources = Sources(str(path), folders=sys.path)
     code = code_in_pauses(trace, sources, python_in_nodes(trace))
     return {
-        LINES_KEY: learn_lines(trace, stalls, lines),
         CONTEXTS_KEY: learn_contexts(trace, stalls, lines),
         OPS_KEY: [*places_of_ops(trace, sources), *places_of_loops(trace, stalls, sources)],
         BACKWARD_KEY: [place for place in code.places if place.ns] if code else [],

@@ -10,7 +10,7 @@ from typing import Any, final
 
 import msgspec
 
-from pinprof.analyses.whole_run.regular_step import RegularStep, timed_regular_step
+from pinprof.analyses.whole_run import RegularStep, timed_regular_step
 from pinprof.capture.job import Agreement
 from pinprof.capture.observe.journal import Journal, noticing_work
 from pinprof.capture.observe.workers import WorkerSamples

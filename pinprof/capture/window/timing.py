@@ -7,8 +7,7 @@ from statistics import median
 
 import numpy as np
 
-from pinprof.analyses.whole_run.ledger import next_irregular_work
-from pinprof.analyses.whole_run.regular_step import regular_since, timed_regular_step
+from pinprof.analyses.whole_run import next_irregular_work, regular_since, timed_regular_step
 from pinprof.capture.observe.journal import Journal
 from pinprof.capture.observe.sampler import sampling
 from pinprof.capture.options import MIN_TIMED_STEPS, NS_PER_S, WARM_UP_S, Progress, RecordingOptions

@@ -223,8 +223,6 @@ def _brief_finding(
     yield hanging(Text(f"{number:>3}. "), Text.assemble((view.worth_in_short, "green"), what, (rule, "dim")))
     if not is_terse or view.where or view.finding.evidence.line is not None:
         yield from _where(view.finding, quoting, width)
-    if view.finding.evidence.surprise and not is_terse:
-        yield Padding(Text(capitalized(view.finding.evidence.surprise), "dim"), (0, 0, 0, FINDING_INDENT))
     arrow = "" if view.do.startswith(STATEMENT_PREFIX) else "→ "
     yield hanging(Text(" " * FINDING_INDENT + arrow), Text(capitalized(view.do)))
     if view.then and number == 1:
@@ -233,10 +231,10 @@ def _brief_finding(
 
 def _where(finding: Finding, quoting: Quoting, width: int) -> Iterator[RenderableType]:
     """Yield the place of a finding with its line of code, or else what was seen."""
-    at, evidence = finding.evidence.place, finding.evidence
+    at = finding.evidence.place
     named = printable(str(at)) if at.line is not None else printable(place(at))
     if not named:
-        seen = printable(evidence.brief or evidence.text.split("; ")[0])
+        seen = printable(finding.evidence.text.split("; ")[0])
         yield Padding(Text(shorten(seen, MAX_EVIDENCE_CHARS, placeholder=" …"), "dim"), (0, 0, 0, FINDING_INDENT))
         return
     more = len(finding.sites) - 1

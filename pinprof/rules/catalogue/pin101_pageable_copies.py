@@ -11,8 +11,6 @@ RULE = Rule(
     what_if="--pin --non-blocking",
     numbers="equal",
     weighs_pinning=True,
-    looks_at="HtoD copies whose host side is pageable, the time in which no kernel hides them, and how long they "
-    "block the host.",
     why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
     "after waiting for the stream: the copy is slow, blocks the host even with non_blocking=True, and only kernels "
     f"that were queued before can hide it. I{SENT_UNPINNED[1:]}: bare, in an object, or by a queue.",

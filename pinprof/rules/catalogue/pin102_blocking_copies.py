@@ -1,12 +1,8 @@
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from pinprof.details import Details
-from pinprof.measurement.profile import Profile
-from pinprof.rules.copies import has_unpinned_batches
-from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.rule import Change, Details, Found, Profile, Rule
 from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import PAGEABLE
@@ -14,11 +10,11 @@ from pinprof.trace.tables import PAGEABLE
 FIX_OF_SMALL_COPIES = "Add non_blocking=True: the driver takes copies this small along with the call, pinned or not."
 
 
-def _blocking(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _blocking(details: Details, profile: Profile) -> Found:
     """Look for blocking copies, except for copies of pageable memory that other rules find."""
     gpu, copy = details.trace.gpu, details.syncs.stalls.copy
     are_small = are_small_to_gpu(gpu, np.arange(len(gpu)))
-    of_others = (gpu.host_memory == PAGEABLE) & (has_unpinned_batches(details) | ~are_small)
+    of_others = (gpu.host_memory == PAGEABLE) & (details.loader.has_unpinned | ~are_small)
     for evidence in search_waits("blocking_copy_htod")(details, profile):
         unblocked = frozenset(row for row in evidence.edits.unblocked if not of_others[copy[row]])
         if unblocked:
@@ -33,8 +29,6 @@ RULE = Rule(
     answers=("copy",),
     what_if="--non-blocking",
     numbers="equal",
-    looks_at="HtoD copies after which the host waits for the stream: of pinned memory, or so small that the driver "
-    "sends them along with the call.",
     why="A blocking copy waits for all earlier work on the stream; the host cannot queue the next kernels meanwhile.",
     fix="x.to(device, non_blocking=True). Copies of pageable memory are those of PIN101 and PIN104: until they are "
     "pinned, non_blocking=True does no harm, and saves next to nothing.",

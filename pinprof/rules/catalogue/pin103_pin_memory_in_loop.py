@@ -1,19 +1,14 @@
-from collections.abc import Iterator
-
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.intervals import covered
 from pinprof.ground.units import counted, duration
-from pinprof.measurement.profile import Profile
-from pinprof.prediction import Edits
-from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.rule import Change, Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
 from pinprof.rules.sums import idle_within, in_complete_steps
 from pinprof.trace.threads import PIN_OPS
 
 
-def _pin_then_copy(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _pin_then_copy(details: Details, profile: Profile) -> Found:
     """Look for tensors that the main thread pins in the step, except in a DataLoader without workers."""
     ops = details.trace.ops
     chosen = (
@@ -46,7 +41,6 @@ RULE = Rule(
     answers=("copy", "allocation"),
     numbers="equal",
     weighs_pinning=True,
-    looks_at="aten::pin_memory on the main thread within the step, outside of a DataLoader.",
     why="x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have to "
     "allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the pageable copy "
     "depends on the machine: pinprof bench measures it (E1). Memory that is pinned already is faster in any case.",

@@ -8,8 +8,6 @@ RULE = Rule(
     answers=("copy",),
     what_if="--pin --non-blocking",
     numbers="equal",
-    looks_at="Batches that come from a DataLoader and are copied from pageable memory; nothing shows that the loader "
-    "pins them.",
     why="The driver stages pageable batches while the host waits. A DataLoader can pin them in a thread of its own, "
     "during the step.",
     fix="DataLoader(..., pin_memory=True), and non_blocking=True in the copies. A batch of your own class is pinned "

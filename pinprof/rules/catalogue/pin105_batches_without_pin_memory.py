@@ -8,8 +8,6 @@ RULE = Rule(
     answers=("copy",),
     what_if="--pin --non-blocking",
     numbers="equal",
-    looks_at="Batches copied from pageable memory although their DataLoader has pin_memory=True: pinprof recorded so, "
-    "or aten::pin_memory, a thread that pins or torch's Python function for it are in the trace.",
     why="A DataLoader pins tensors, and those in lists, tuples, mappings and named tuples. An object of any other "
     "class passes as it is unless it has a method pin_memory(). Tensors that the step makes from a batch on the host, "
     "by x.float() for instance, are pageable again.",

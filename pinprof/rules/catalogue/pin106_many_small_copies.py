@@ -1,15 +1,10 @@
-from collections.abc import Iterator
-
-from pinprof.details import Details
 from pinprof.ground.units import duration, size
-from pinprof.measurement.profile import Profile
-from pinprof.rules.copies import MIN_SMALL_COPIES, many_small, of_places
-from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.copies import many_small, of_places
+from pinprof.rules.rule import Change, Details, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import Copies
-from pinprof.trace.calls import SMALL_COPY_BYTES
 
 
-def _small(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _small(details: Details, profile: Profile) -> Found:
     def evidence_of(copies: Copies) -> Evidence:
         launch = details.trace.links.launch[copies.rows]
         time = float(details.trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count
@@ -32,8 +27,6 @@ RULE = Rule(
     short="one large copy",
     answers=("copy",),
     numbers="equal",
-    looks_at=f"{MIN_SMALL_COPIES} or more HtoD copies of at most {SMALL_COPY_BYTES // 1024} KiB per step from one "
-    "place.",
     why="A small copy spends its time on launch and start, not on the transfer: many of them cost far more than one "
     "copy of the same bytes.",
     fix="Put them into one tensor on the host, copy that, and take views of it on the GPU. If the collate_fn of a "

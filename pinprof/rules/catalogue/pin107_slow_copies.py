@@ -1,25 +1,21 @@
-from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.intervals import covered, union
 from pinprof.ground.units import rate
-from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import LARGE_COPY_BYTES
 from pinprof.rules.copies import of_places
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import Copies, copies_in_steps
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PINNED, Bools, Int64s, Trace
 
-SLOW_SHARE_OF_BEST_RATE = 0.5
-"""Pinned copies at less than this share of the best rate in the trace are slow."""
+SLOW_SHARE_OF_BEST_RATE = 0.5  # pinned copies at less than this share of the best rate in the trace are slow
 SLOW_LINK_GBPS = 10.0
 """A PCIe 3.0 x16 link carries 12 GB/s from pinned memory, and newer ones more: less is slow on any GPU of a server."""
 
 
-def _slow(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _slow(details: Details, profile: Profile) -> Found:
     gpu, rows = details.trace.gpu, details.overlap.row
     pinned = (gpu.host_memory[rows] == PINNED) & (gpu.bytes[rows] >= LARGE_COPY_BYTES)
     rates = gpu.bytes[rows] / np.maximum(gpu.duration_ns[rows], 1)
@@ -66,7 +62,6 @@ RULE = Rule(
     short="its own NUMA node",
     answers=("copy",),
     numbers="equal",
-    looks_at="Pinned copies of 1 MiB and more at less than half of the best rate in the trace, or below 10 GB/s.",
     why="Pinned memory should be copied at the speed of the link: about 12 GB/s on PCIe 3.0 x16, 25 on 4.0, 55 on 5.0.",
     fix="Run the process on the NUMA node of its GPU, keep copies of both directions apart, and leave memory "
     "bandwidth to the copy.",

@@ -9,8 +9,6 @@ RULE = Rule(
     short="read back pinned",
     answers=("copy", "sync"),
     numbers="equal",
-    looks_at="DtoH copies whose host side is pageable, the time in which no kernel hides them, and how long they "
-    "block the host.",
     why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
     "after waiting for the stream: the copy is slow, and blocks the host even with non_blocking=True.",
     fix=f"Allocate the destination once, pinned; {READ_LATER}. pin_memory=True of a DataLoader is for the other "

@@ -7,8 +7,6 @@ RULE = Rule(
     title="`.item()` waits for the GPU",
     short="read .item() later",
     numbers="equal",
-    looks_at="aten::item: x.item(), float(x), int(x), and what calls them: indexing by a tensor of one number, "
-    "range(x), 1.0 in x, GradScaler.step without a fused optimizer.",
     why="The value does not exist before all work queued for it is done: the host waits for the whole stream, and has "
     "nothing queued when it goes on.",
     fix="Keep the value on the GPU: accumulate in a tensor and read it every N steps. Or "

@@ -1,13 +1,9 @@
-from collections.abc import Iterator
 from dataclasses import replace
 
-from pinprof.details import Details
-from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.rule import Change, Details, Found, Profile, Rule
 from pinprof.rules.wait_sites import search_waits, waits_of
 
-PATH_OF_DISTRIBUTIONS = "torch/distributions/"
-"""In the files whose code validates the arguments of a distribution."""
+PATH_OF_DISTRIBUTIONS = "torch/distributions/"  # in the files whose code validates the arguments of a distribution
 TITLE_OF_VALIDATION = "a distribution that validates its arguments waits for the GPU"
 FIX_OF_VALIDATION = (
     "Turn the validation off where the arguments are known to be right: validate_args=False, or for all distributions "
@@ -15,7 +11,7 @@ FIX_OF_VALIDATION = (
 )
 
 
-def _branches(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _branches(details: Details, profile: Profile) -> Found:
     """Look for branches on values; what torch.distributions asks by itself has a fix of its own."""
     for evidence in search_waits("bool")(details, profile):
         places = {evidence.place, *(site.place for site in evidence.sites)}
@@ -32,8 +28,6 @@ RULE = Rule(
     title="`if tensor:` waits for the GPU",
     short="no `if tensor:`",
     numbers="equal",
-    looks_at="aten::is_nonzero: if x, while x, assert x, x and y, not x, max(x, y) on CUDA tensors, validation of "
-    "distributions, clip_grad_norm_(error_if_nonfinite=True).",
     why="Python can only branch once it knows the value, and so waits for all work queued before.",
     fix="Leave the decision to the GPU. To skip a step: a GradScaler with a fused optimizer, which skips where a "
     "gradient is not finite. Replacing the loss before backward() is not enough: 0 times inf is nan in the gradients. "

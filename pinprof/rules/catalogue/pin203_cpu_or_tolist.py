@@ -7,8 +7,6 @@ RULE = Rule(
     title="`.cpu()` or `.tolist()` waits for the GPU",
     short="read .cpu() later",
     numbers="equal",
-    looks_at="x.cpu(), x.to('cpu'), x.tolist() and x.numpy(force=True) of CUDA tensors, and copies to the host after "
-    "which the host waits for the stream (host.copy_(x)).",
     why="The copy waits for all work queued before it, and the host waits for the copy. It mostly goes into fresh "
     "pageable memory.",
     fix=f"Gather what is read into one tensor, and read it rarely. Or {READ_LATER}.",

@@ -6,7 +6,6 @@ RULE = Rule(
     title="`print(tensor)` waits for the GPU",
     short="print less often",
     numbers="equal",
-    looks_at="print(x), f'{x}', repr(x) and loggers that get GPU tensors.",
     why="To format a tensor, torch reads its smallest and largest values, which values are finite, and each element "
     "that it shows: dozens of waits for one line of text.",
     fix="Print a copy on the host, and not in each step.",

@@ -6,7 +6,6 @@ RULE = Rule(
     title="`x[mask]` or `nonzero()` waits for the GPU",
     short="torch.where, no mask",
     numbers="rounding",
-    looks_at="aten::nonzero and what needs it: x[mask], x[mask] = y, torch.masked_select, torch.where(mask) alone.",
     why="The result's size depends on the values: the host must know it to allocate, and waits for the mask.",
     fix="Keep the shape: choose by the mask with torch.where, and sum the result. Do not multiply by the mask: a nan "
     "would stay nan.",

@@ -6,7 +6,6 @@ RULE = Rule(
     title="`unique()` waits for the GPU",
     short="no unique()",
     numbers="equal",
-    looks_at="torch.unique, unique_consecutive and isin.",
     why="The number of unique values is the size of the result: the host waits to learn it.",
     fix="Keep it out of the step, do it on the host in the DataLoader's workers, or mark first occurrences in a "
     "sorted tensor of fixed size. Instead of isin, compare with each of a few values.",

@@ -6,7 +6,6 @@ RULE = Rule(
     title="`repeat_interleave()` waits for the GPU",
     short="give output_size",
     numbers="equal",
-    looks_at="torch.repeat_interleave with a tensor of repeats and no output_size.",
     why="The sum of the repeats is the size of the result: the host waits for it, and once more to check their signs.",
     fix="Give output_size.",
     before="y = torch.repeat_interleave(x, repeats, dim=0)",

@@ -6,7 +6,6 @@ RULE = Rule(
     title="`torch.equal()` waits for the GPU",
     short="no torch.equal()",
     numbers="equal",
-    looks_at="torch.equal and torch.allclose on CUDA tensors.",
     why="They return a Python bool: the host waits for all work queued before.",
     fix="Compare on the GPU and keep the result there; leave torch.equal and torch.allclose to tests.",
     before="same = torch.equal(a, b)  # a bool of Python\n\n# or nearly:\nsame = torch.allclose(a, b)",

@@ -6,8 +6,6 @@ RULE = Rule(
     title="`torch.tensor()` copies Python values to the GPU",
     short="make it on the GPU",
     numbers="equal",
-    looks_at="torch.tensor(values, device='cuda'), torch.as_tensor, x.new_tensor, and indexing of a CUDA tensor by a "
-    "list.",
     why="torch puts the values into a pageable tensor on the host. A blocking copy then waits for all work queued "
     "before it.",
     fix="Make constants once, before the loop; make regular values, such as zeros or ranges, on the GPU; copy the "

@@ -7,8 +7,6 @@ RULE = Rule(
     title="`synchronize()` waits for the GPU",
     short="no synchronize()",
     numbers="equal",
-    looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize(), called by the user's code or by "
-    "a library, that leave the GPU idle, and await no copy of pinned memory in flight: those are PIN216.",
     why="They stop the host until the GPU has caught up; the next kernels are queued late.",
     fix="Remove it from the step; measure time with CUDA events; order streams with wait_stream or wait_event.",
     before="for _ in range(steps):\n"

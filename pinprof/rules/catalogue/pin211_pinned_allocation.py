@@ -1,14 +1,10 @@
-from collections.abc import Iterator
-
-from pinprof.details import Details
 from pinprof.ground.units import duration, how_many
-from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.rule import Change, Details, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import ops_of
 from pinprof.rules.wait_sites import search_waits
 
 
-def _allocated(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _allocated(details: Details, profile: Profile) -> Found:
     """Look for pinned memory that is allocated or freed; without work of a GPU only the host's time is told."""
     if profile.withheld.drain is None:
         yield from search_waits("host_alloc")(details, profile)
@@ -37,7 +33,6 @@ RULE = Rule(
     answers=("sync",),
     what_if="--drop-syncs",
     numbers="equal",
-    looks_at="cudaHostAlloc and cudaFreeHost in the complete steps, or in the whole trace if no step was found.",
     why="Pinning pages takes milliseconds and a lock of the driver, which holds up other threads. Freeing them waits "
     "for the device.",
     fix="Allocate pinned memory once, before the loop, for the largest shape; refill it, each time after an event "

@@ -6,7 +6,6 @@ RULE = Rule(
     title="a collective makes the host wait",
     short="no barrier",
     numbers="equal",
-    looks_at="Synchronization inside of collectives: dist.barrier(), TORCH_NCCL_BLOCKING_WAIT=1.",
     why="NCCL's collectives are ordered on the GPU; a barrier also stops the host until all ranks have arrived.",
     fix="Remove the barrier from the step; unset TORCH_NCCL_BLOCKING_WAIT.",
     before="dist.barrier()  # in each step\ndist.all_reduce(x)",

@@ -6,7 +6,6 @@ RULE = Rule(
     title="`CUDA_LAUNCH_BLOCKING=1` waits for every kernel",
     short="no LAUNCH_BLOCKING",
     numbers="equal",
-    looks_at="Launch calls that return only after their kernel has ended.",
     why="CUDA_LAUNCH_BLOCKING=1 makes each launch wait, so host and GPU take turns. It is meant for finding errors.",
     fix="Unset it for training.",
     before="export CUDA_LAUNCH_BLOCKING=1",

@@ -6,9 +6,6 @@ RULE = Rule(
     title="an op waits for the GPU",
     short="avoid the op",
     numbers=None,
-    looks_at="Calls that block because of the op itself: ops of libraries and extensions, synchronizes in code from "
-    "torch.compile, and ops of torch that read a number on the host (torch.linalg.inv and cholesky, masked_fill and "
-    "index_fill with a value on the GPU, one_hot without num_classes, quantile).",
     why="The host waits for the GPU inside of an op, whatever the program does with the result.",
     fix="The op and the stack show where: look there for a way without a wait. torch.linalg has cholesky_ex, inv_ex "
     "and solve_ex, which leave the check to you; torch.where takes a number on the GPU; one_hot takes num_classes. If "

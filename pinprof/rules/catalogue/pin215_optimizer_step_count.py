@@ -6,7 +6,6 @@ RULE = Rule(
     title="the optimizer reads its step count from the GPU",
     short="capturable=True",
     numbers="rounding",
-    looks_at="aten::item within torch.optim: Adam, AdamW and others read the number of steps of each parameter.",
     why="torch.set_default_device('cuda'), torch.set_default_tensor_type with a type of the GPU, or a checkpoint that "
     "was loaded onto the GPU put the step counts there. Without fused or capturable the optimizer computes with them "
     "on the host, and waits for each parameter.",

@@ -8,9 +8,6 @@ RULE = Rule(
     title="`synchronize()` guards a copy in flight",
     short="an event, no wait",
     numbers="equal",
-    looks_at="torch.cuda.synchronize(), stream.synchronize() and event.synchronize() that leave the GPU idle, and "
-    "await a copy with non_blocking=True between the GPU and pinned memory: it was launched before, and is still in "
-    "flight when the wait begins.",
     why="Without the wait the host may read the result of the copy before it is there, or write to its source while "
     "the copy still reads it: wrong numbers without an error. But a synchronize of the device or the stream also "
     "waits for all other work, and one right behind the copy leaves the GPU without work.",

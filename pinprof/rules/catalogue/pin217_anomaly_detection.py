@@ -1,16 +1,12 @@
-from collections.abc import Iterator
 from dataclasses import replace
 
-from pinprof.details import Details
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Found, Profile, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.spans.phases import nan_checks
 
 
-def _checks(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _checks(details: Details, profile: Profile) -> Found:
     removed = Edits(removed_ops=frozenset(nan_checks(details.trace).tolist()))
     for evidence in search_waits("nan_check", are_one=True)(details, profile):
         yield replace(evidence, edits=evidence.edits | evidence.at_most | removed, at_most=Edits(), keep="")
@@ -21,8 +17,6 @@ RULE = Rule(
     title="anomaly detection checks each gradient for NaN",
     short="no anomaly detection",
     numbers="equal",
-    looks_at="aten::isnan, aten::_is_any_true and aten::item in a row within nodes of the autograd engine: anomaly "
-    "detection calls them for each gradient.",
     why="The check reads its result on the host, so the backward pass waits for the GPU at each of its nodes. In the "
     "forward pass the same mode keeps the Python stack of each op.",
     fix="Turn it off: torch.autograd.set_detect_anomaly(False); Lightning: Trainer(detect_anomaly=False). To find a "

@@ -8,7 +8,6 @@ RULE = Rule(
     answers=("copy",),
     what_if="--overlap-copies",
     numbers="equal",
-    looks_at="HtoD copies on the stream of the kernels around them, and the kernel time per step that could hide them.",
     why="Work on one stream runs one after the other: a copy on the stream of the kernels never overlaps them.",
     fix="Copy the next batch on a side stream while this step computes.",
     before="for batch in batches:\n"

@@ -8,8 +8,6 @@ RULE = Rule(
     answers=("copy",),
     what_if="--overlap-copies",
     numbers="equal",
-    looks_at="HtoD copies on a stream of their own that start at once when they are launched, and are exposed all the "
-    "same.",
     why="The copy has a stream of its own, but is launched only when the kernels that it could hide behind have ended.",
     fix="Start the copy of the next batch before the kernels of this step are queued.",
     before="log(train(batch).item())  # the kernels have ended\nfollowing = fetch()       # nothing is left to hide it",

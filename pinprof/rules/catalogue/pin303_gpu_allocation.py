@@ -8,8 +8,6 @@ RULE = Rule(
     answers=("allocation",),
     what_if="--drop-allocs",
     numbers="equal",
-    looks_at="cudaMalloc, cudaFree and similar calls in the complete steps, or in the whole trace if no step was "
-    "found.",
     why="cudaMalloc and cudaFree stop the host, and cudaFree waits for the device. PyTorch's allocator keeps memory "
     "to avoid both; empty_cache(), growing shapes and scarce memory defeat it.",
     fix="No torch.cuda.empty_cache() in the loop; keep shapes constant, or warm up with the largest one; use "

@@ -1,13 +1,9 @@
-from collections.abc import Iterator
-
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration
-from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import idle_within, in_complete_steps
 
 
-def _cold(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _cold(details: Details, profile: Profile) -> Found:
     stalls = details.syncs.stalls
     loading = stalls.call[details.syncs.has_cause("module_load")]
     start, end = details.trace.calls.start_ns[loading], details.trace.calls.end_ns[loading]
@@ -31,7 +27,6 @@ RULE = Rule(
     title="the recording began cold",
     short="record warm",
     numbers="equal",
-    looks_at="Code for the GPU that is loaded within the recorded steps (CUPTI's overhead records, from CUDA 12.4 on).",
     why="CUDA loads each kernel when it is first launched. These steps show costs that later ones do not have.",
     fix="Record later steps: pinprof run waits until they are steady (more so with --warmup 20); with torch.profiler "
     "give schedule(wait=10, warmup=5, ...).",

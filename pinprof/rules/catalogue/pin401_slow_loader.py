@@ -1,12 +1,7 @@
-from collections.abc import Iterator
-
-from pinprof.details import Details
 from pinprof.ground.units import duration
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.replay.bound import Feed, feed_of
 from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, ready_before_pinning_ns, with_workers
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 
 MIN_RECORDED_SHARE_OF_WAIT = 0.8
 """With a smaller share of the wait, the trace does not show how the step waits without the profiler."""
@@ -17,7 +12,7 @@ FIX_OF_PINNING = (
 )
 
 
-def _loader(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _loader(details: Details, profile: Profile) -> Found:
     loader = details.loader
     if not loader.waits or profile.bound != "input" or loader.in_process:
         return
@@ -46,8 +41,6 @@ RULE = Rule(
     short="more workers",
     answers=("input",),
     numbers="different",
-    looks_at="How long the thread that makes the steps is in the DataLoader: as pinprof run measured it without the "
-    "profiler, otherwise as in the trace; and a step that is longer without profiler than in the trace.",
     why="The DataLoader does not deliver batches as fast as the GPU consumes them.",
     fix="More workers (num_workers), persistent_workers=True if it lacks that, cheaper or earlier preprocessing, "
     "larger reads.",

@@ -1,15 +1,11 @@
-from collections.abc import Iterator
-
-from pinprof.details import Details
 from pinprof.ground.units import duration
-from pinprof.measurement.profile import Profile
 from pinprof.replay.bound import Feed, feed_of
 from pinprof.rules.loading import SAFE_WORKERS, with_workers
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import idle_within
 
 
-def _in_process(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _in_process(details: Details, profile: Profile) -> Found:
     loader = details.loader
     if not loader.in_process or not profile.steps.count:
         return
@@ -29,7 +25,6 @@ RULE = Rule(
     short="num_workers > 0",
     answers=("input",),
     numbers="different",
-    looks_at="A DataLoader with num_workers=0, and the time in which the GPU is idle while it makes a batch.",
     why="With num_workers=0 the thread that should queue kernels reads and prepares the batches.",
     fix="Let workers make the batches during the step.",
     before="loader = DataLoader(data)  # num_workers=0",

@@ -1,28 +1,19 @@
-from collections.abc import Iterator
-from math import ceil
-
 from pinprof.analyses.host_samples import CalledLine, measure_host
-from pinprof.details import Details
-from pinprof.ground.units import counted, duration, percent
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
+from pinprof.ground.units import duration, percent
 from pinprof.replay.bound import feed_of
-from pinprof.rules.loading import ready_before_pinning_ns, workers_of
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.loading import ready_before_pinning_ns
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import at
 
-MIN_WORKER_SAMPLES = 30
-"""Fewer samples do not tell one line from another."""
+MIN_WORKER_SAMPLES = 30  # fewer samples do not tell one line from another
 MIN_LINE_SHARE_OF_BATCH = 0.1
-"""A line that takes a smaller share of a batch is not named."""
 MAX_WORKER_LINES = 3
-"""Lines that a sentence names."""
 MIN_SHARE_OF_LINE = 0.5
 """A line is said to call a function that takes more of its samples. Workers are late if a step waits for them for a
 larger share of its time: to receive a batch takes less."""
 
 
-def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _slow_line(details: Details, profile: Profile) -> Found:
     worker, step, feed = details.trace.info.worker, profile.step_ns, feed_of(details)
     sums = measure_host(worker)
     if worker is None or sums is None or not step or feed is None or sums.samples < MIN_WORKER_SAMPLES:
@@ -43,34 +34,16 @@ def _slow_line(details: Details, profile: Profile) -> Iterator[Evidence]:
     named = ", ".join(f"{percent(share)} of it{_line_code(line)}" for line, share in lines[:MAX_WORKER_LINES])
     yield Evidence(
         cost,
-        f"a worker makes a batch in {duration(batch)}: {named}{_enough(details, batch, step - wait)}",
+        f"a worker makes a batch in {duration(batch)}: {named}",
         *lines[0][0].place,
         at_most=without,
     )
 
 
 def _line_code(line: CalledLine) -> str:
-    """Return the place of a line, and the library's function that it calls."""
-    package, names = "", line.parts[:1]
-    if line.libraries:
-        call, count = line.libraries[0]
-        if count > MIN_SHARE_OF_LINE * line.count:
-            package, names = call.package, ((" → ".join(call.names), count),)
-    called = [name for name, count in names if count > MIN_SHARE_OF_LINE * line.count]
-    words = " ".join((package, *called)).strip()
-    return f"{at(line.place)}{f' in {words}' if words else ''}"
-
-
-def _enough(details: Details, batch_ns: float, left_ns: float) -> str:
-    """Return how many workers make a batch for each step; `left_ns` is the step that waits for none."""
-    workers = workers_of(details)
-    if workers is None or not workers.now or left_ns <= 0:
-        return ""
-    enough = ceil(batch_ns / left_ns)
-    if enough <= workers.now:
-        return ""
-    few = "" if enough < workers.cpus else f", more than its {counted(workers.cpus, 'core')} carry"
-    return f"; {counted(enough, 'worker')} would keep up with a step of {duration(left_ns)}, now {workers.now}{few}"
+    call, count = line.libraries[0] if line.libraries else (None, 0)
+    called = f" in {call.package} {' → '.join(call.names)}" if call and count > MIN_SHARE_OF_LINE * line.count else ""
+    return f"{at(line.place)}{called}"
 
 
 RULE = Rule(
@@ -80,9 +53,6 @@ RULE = Rule(
     figures=("step", "per_step"),
     answers=("input",),
     numbers="equal",
-    looks_at="Samples of the first worker's Python stack while it makes batches, as `pinprof run` took them for a "
-    'second, where the steps wait for workers. Only forked workers are sampled (`multiprocessing_context="fork"`, the '
-    "default before Python 3.14): those that are started afresh load nothing of pinprof.",
     why="If a batch takes a worker longer than as many steps as there are workers, the step waits for it.",
     fix="Make this line cheaper: do before training what is the same in each epoch (resize, tokenize), keep it, decode "
     "less, or let the GPU do it for the whole batch.",

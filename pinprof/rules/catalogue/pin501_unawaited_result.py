@@ -1,15 +1,11 @@
-from collections.abc import Iterator
-
 import numpy as np
 
-from pinprof.details import Details
-from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 from pinprof.rules.snippets import AWAIT_BEFORE_READ, READ_AT_ONCE, SAFE_AWAIT
 from pinprof.rules.sums import copies_in_steps
 
 
-def _unawaited(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _unawaited(details: Details, profile: Profile) -> Found:
     chosen = np.isin(details.overlap.row, details.hazards.unawaited)
     for copies in copies_in_steps(details, profile, chosen):
         yield Evidence(
@@ -26,7 +22,6 @@ RULE = Rule(
     id="PIN501",
     title="results that may be read too early",
     numbers=None,
-    looks_at="Non-blocking DtoH copies into pinned memory after which their thread waits for nothing.",
     why="x.to('cpu', non_blocking=True) returns before the copy has run. Code that reads the result without a wait "
     "gets what the memory held before, without an error. A trace does not record reads of the host, so this is only a "
     "suspicion.",

@@ -5,9 +5,6 @@ RULE = Rule(
     id="PIN502",
     title="a result read before its copy has ended",
     numbers=None,
-    looks_at="Reads of host memory that a non-blocking DtoH copy writes: by the host, before it has waited for that "
-    "copy, or by a copy on a stream that has not. Found by pinprof.guard() while the program runs; a trace does not "
-    "show what the host reads.",
     why="x.to('cpu', non_blocking=True) returns before the copy has run. Code that reads the result without a wait "
     "gets what the memory held before, or a part of the result, without an error.",
     fix="Record an event after the copy, on the stream of the copy, and wait for it before the first read.",

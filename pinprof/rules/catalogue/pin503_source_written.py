@@ -5,8 +5,6 @@ RULE = Rule(
     id="PIN503",
     title="a pinned source written before its copy has ended",
     numbers=None,
-    looks_at="Writes to pinned memory that a non-blocking HtoD copy reads: by the host, before it has waited for that "
-    "copy, or by a copy on a stream that has not. Found by pinprof.guard() while the program runs.",
     why="The GPU reads pinned memory when the copy's turn comes, after all work queued before it. Whatever the host "
     "writes until then arrives: the next batch, or zeros. torch does not give the memory to others, but it does not "
     "stop writes.",

@@ -5,8 +5,6 @@ RULE = Rule(
     id="PIN504",
     title="a destination written before its copy has ended",
     numbers=None,
-    looks_at="Writes to memory that a non-blocking DtoH copy writes, too: by the host, before it has waited for that "
-    "copy, or by a copy on a stream that has not. Found by pinprof.guard() while the program runs.",
     why="Either may come last: what the host wrote may be lost, or end up in the middle of the result.",
     fix="Record an event after the copy, and wait for it before the memory is written to; or give the copy memory of "
     "its own.",

@@ -4,8 +4,6 @@ RULE = Rule(
     id="PIN505",
     title="unprotected memory given up before its copy has ended",
     numbers=None,
-    looks_at="Memory that the program registered itself (cudaHostRegister) and that is unregistered before the host "
-    "has waited for its copy. Found by pinprof.guard() while the program runs.",
     why="torch keeps pinned memory that it has allocated until the copies that use it have ended. It knows nothing of "
     "memory that you register by hand: the copy goes on to read or write memory that now belongs to another tensor.",
     fix="Keep the tensor until the copy is known to have ended, or let torch allocate the memory: torch.empty(..., "

@@ -5,8 +5,6 @@ RULE = Rule(
     id="PIN506",
     title="a view handed out during a copy",
     numbers=None,
-    looks_at="x.numpy(), np.asarray(x) or DLPack of memory that a non-blocking copy still uses. Found by "
-    "pinprof.guard() while the program runs.",
     why="Neither torch nor pinprof sees what numpy reads and writes. A view of a copy's destination will show numbers "
     "that are not there yet; a view of its source is safe only as long as nobody writes through it.",
     fix="Record an event after the copy, and wait for it before the view is made.",

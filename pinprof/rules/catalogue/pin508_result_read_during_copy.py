@@ -6,9 +6,6 @@ RULE = Rule(
     id="PIN508",
     title="a result that the host may read during its copy",
     numbers=None,
-    looks_at="Non-blocking DtoH copies into pinned memory that still run when the same thread computes an op on the "
-    "host, of 0.5 ms or more and at a rate at which memory is read, before it waits, records an event or launches a "
-    "kernel. Where shapes were recorded, an input of the op has the size of the copy.",
     why="x.to('cpu', non_blocking=True) returns before the copy has run. An op on the result computes with what the "
     "memory held before, or with a part of the result, without an error. A trace does not record what the host reads, "
     "so this is only a suspicion: pinprof run --guard says for certain (PIN502).",

@@ -8,10 +8,6 @@ RULE = Rule(
     id="PIN509",
     title="a pinned source that the host may write over during its copy",
     numbers=None,
-    looks_at="Non-blocking HtoD copies of pinned memory that have not ended when the same thread, in the same step, "
-    "writes in place on the host (zero_, fill_, copy_, …), in an op of 0.5 ms or more, as fast as memory can be "
-    "written, before it waits or records an event. Where shapes were recorded, an input of the op has the size of the "
-    "copy.",
     why="x.to('cuda', non_blocking=True) returns before the GPU has read pinned memory: it does that when the copy's "
     "turn comes, after all work queued before it. Whatever the host writes there until then arrives, without an error. "
     "A trace does not record which memory the host writes to, so this is only a suspicion: pinprof run --guard says "

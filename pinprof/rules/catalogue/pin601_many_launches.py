@@ -1,17 +1,12 @@
-from collections.abc import Iterator
-
 from pinprof.analyses.syncs.causes import label_of
-from pinprof.details import Details
 from pinprof.ground.units import duration, how_many, listed
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.graphs import capture_of
 from pinprof.rules.launching import MIN_IDLE_SHARE_OF_STEP, compiling, host_ops, how_to_launch, late_ns, pauses
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import NO_EDITS, Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 
 
-def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _small_kernels(details: Details, profile: Profile) -> Found:
     launches, late = profile.launches, late_ns(profile)
     late -= min(late, _other_work_ns(details, profile))
     late = min(late, launches.many_ns if launches else 0.0)
@@ -28,12 +23,11 @@ def _small_kernels(details: Details, profile: Profile) -> Iterator[Evidence]:
     is_the_same = all(blocker.per_step for blocker in capture.blockers)  # in each step: no graph holds what changes
     phases = ", ".join(f"{phase.name} {how_many(phase.launches)}" for phase in launches.phases)
     count, each = f"{how_many(launches.per_step)} launches {profile.steps.per}", f"one per {duration(launches.host_ns)}"
-    short = f"as traced; half of the kernels take less than {duration(launches.median_kernel_ns)}"
     yield Evidence(
         late,
-        f"{count} ({phases}), {each} of host time, {short}; the GPU is idle for {duration(late)} because the next "
-        f"launch comes late{forbidden}",
-        brief=f"{count}, {each}, {short}",
+        f"{count} ({phases}), {each} of host time, as traced; half of the kernels take less than "
+        f"{duration(launches.median_kernel_ns)}; the GPU is idle for {duration(late)} because the next launch comes "
+        f"late{forbidden}",
         edits=graphs if is_the_same else NO_EDITS,
         at_most=NO_EDITS if is_the_same else graphs,
         fix=how_to_launch(details, capture.blockers),
@@ -56,8 +50,6 @@ RULE = Rule(
     what_if="--cuda-graph step",
     of_whole_step=True,
     numbers="rounding",
-    looks_at="The launches of a step by phase, the host's time between them, and the time in which the GPU is idle "
-    "because the next launch comes late.",
     why="The host takes some microseconds for each op: Python, torch's dispatch, the launch. Kernels that are shorter "
     "than that are done before the next one comes.",
     fix='torch.compile with mode="reduce-overhead" fuses kernels and launches the rest as CUDA graphs. Or capture the '

@@ -1,12 +1,7 @@
-from collections.abc import Iterator
-
-from pinprof.details import Details
 from pinprof.ground.units import duration, how_many
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.prediction.graphs import capture_of, fused_ns, fusible
 from pinprof.rules.launching import late_ns
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 
 MIN_OPTIMIZER_LAUNCHES = 20
 """Launches of an optimizer that a fused one is far below: it makes a few for all parameters of a kind."""
@@ -14,7 +9,7 @@ MIN_FUSED_SHARE_OF_STEP = 0.01
 """If no launch comes late, a fused optimizer has to spare at least this share of the step on the GPU."""
 
 
-def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _optimizer(details: Details, profile: Profile) -> Found:
     late = late_ns(profile)
     phases = profile.launches.phases if profile.launches else ()
     phase = next((part for part in phases if part.name == "optimizer"), None)
@@ -30,14 +25,10 @@ def _optimizer(details: Details, profile: Profile) -> Iterator[Evidence]:
     if launches < MIN_OPTIMIZER_LAUNCHES or (not late and spared < MIN_FUSED_SHARE_OF_STEP * (profile.step_ns or 0.0)):
         return
     less = f", and {duration(spared)} less in a fused optimizer" if spared else ""
-    launched = (
-        f"the optimizer makes {how_many(launches)} launches {profile.steps.per}, for which the host takes "
-        f"{duration(host_ns)} as traced"
-    )
     yield Evidence(
         max(min(host_ns, late), spared),
-        f"{launched}; their kernels run for {duration(phase.kernel_ns * share)}{less}",
-        brief=launched,
+        f"the optimizer makes {how_many(launches)} launches {profile.steps.per}, for which the host takes "
+        f"{duration(host_ns)} as traced; their kernels run for {duration(phase.kernel_ns * share)}{less}",
         edits=Edits(fused=calls),
     )
 
@@ -49,7 +40,6 @@ RULE = Rule(
     answers=("launch", "host"),
     what_if="--fused-optimizer",
     numbers="rounding",
-    looks_at="Launches between the marks of torch.optim's steps.",
     why="An optimizer without foreach or fused runs a dozen small ops for each parameter. With foreach it runs a "
     "dozen for all parameters, with fused one, which also reads and writes the GPU's memory only once.",
     fix="fused=True; where the optimizer has none, foreach=True.",

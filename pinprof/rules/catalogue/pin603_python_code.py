@@ -1,54 +1,35 @@
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
 
-import numpy as np
-
-from pinprof.analyses.host_samples import LOCALS_MARK, SAMPLED_PHASES, CalledLine, HostSums, LibraryCall
+from pinprof.analyses.host_samples import CalledLine, LibraryCall
 from pinprof.analyses.launches import PAUSE_MEANING, Pause
 from pinprof.analyses.pause_code import PausedCode, code_in_pauses
 from pinprof.analyses.steps import timed
-from pinprof.details import Details
-from pinprof.ground.intervals import Intervals, covered, intersect, length, subtract, union
-from pinprof.ground.units import duration, listed, percent
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
+from pinprof.ground.intervals import Intervals, intersect, length, subtract, union
+from pinprof.ground.units import duration, percent
 from pinprof.prediction.pinning import freed_batches
 from pinprof.rules.copies import many_small
 from pinprof.rules.launching import late_ns, pauses
 from pinprof.rules.remedies import remedy_of, remedy_of_line
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.spans.idle_times import python_in_nodes
 from pinprof.trace.spans.one_time_work import NO_TIMES_AT_ALL
-from pinprof.trace.spans.phases import NODE_PREFIX, torch_times
-from pinprof.trace.tables import Trace
+from pinprof.trace.spans.phases import torch_times
 
 MIN_PYTHON_SHARE_OF_STEP = 0.1
-"""Python, or a pause, that takes a smaller share of the step is not worth a finding."""
-MAX_NODES_NAMED = 2
-"""Nodes of backward passes that a sentence names."""
-SHARE_NAMED_ALONE = 0.5
-"""A place that takes a larger share is named alone."""
+SHARE_NAMED_ALONE = 0.5  # a place that takes a larger share is named alone
 MIN_SHARE_NAMED = 0.05
-"""A place that takes a smaller share is not named."""
 MIN_SHARE_ADVISED = 0.2
 """To change a place that takes a smaller share of the pauses would not save what the finding says."""
-MIN_PART_SHARE_OF_SAMPLES = 0.1
-"""A function of a library that takes a smaller share of the step is not named."""
-PACK_COPIES_OF_LINE = "Pack the many small copies of this line into one, which also spares the loop (PIN106)."
-PACK_COPIES_OF_STEP = (
-    "Pack the many small copies of the step into one, which also spares the loop around them (PIN106)."
-)
-"""The same of copies whose line is not known."""
-KINDS_WITHOUT_OPS = ("user", "library")
-"""Kinds of code that may run no op of torch and wait for no input."""
+PACK_COPIES = "Pack the many small copies into one, which also spares the loop around them (PIN106)."
+KINDS_WITHOUT_OPS = ("user", "library")  # kinds of code that may run no op of torch and wait for no input
 CODE_OF_TORCH = "which is torch's own code, or code that it calls"
 IN_OPTIMIZER = "the optimizer"
-WITHIN_NODES = "within {} of backward passes: Python code that these call"
+WITHIN_NODES = "within backward passes: Python code that these call"
 RECORD_STACKS = "To see which code it is, record the program with `pinprof run`, or with with_stack=True."
 
 FIX_OF_HOOK = (
@@ -61,7 +42,7 @@ FREEING_LINE = re.compile(r"(async )?for |del ")
 """A line that calls nothing itself: memory is freed there, such as a batch that workers shared (munmap)."""
 
 
-def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _python(details: Details, profile: Profile) -> Found:
     pause, late, step = profile.pause, late_ns(profile), profile.step_ns
     if not late or not step:
         return
@@ -87,7 +68,7 @@ def _python(details: Details, profile: Profile) -> Iterator[Evidence]:
         words.append(
             f"without the profiler it is in Python for {percent(shown)} of the step: {_lines_text(profile, lines)}"
         )
-    place = lines[0][0].place if shown >= MIN_PYTHON_SHARE_OF_STEP else _optimizers_line(profile, paused)
+    place = lines[0][0].place if shown >= MIN_PYTHON_SHARE_OF_STEP else Place()
     place = paused.code.places[0].place if lasts and paused.code and paused.code.places else place
     yield Evidence(
         min(max(idle, shown * step), late),
@@ -119,10 +100,8 @@ def _how_to_spare(
 ) -> str:
     """Return what to do about the Python of this line, or of the step where no line is known."""
     copied = [copies.place for copies in many_small(details, profile)] if place.line is not None else []
-    if any(copies[:2] == place[:2] for copies in copied):
-        return PACK_COPIES_OF_LINE
-    if any(copies.line is None for copies in copied):
-        return PACK_COPIES_OF_STEP
+    if any(copies[:2] == place[:2] or copies.line is None for copies in copied):
+        return PACK_COPIES
     code = paused.code if paused else None
     if paused and code and code.places:
         first = code.places[0]
@@ -134,8 +113,7 @@ def _how_to_spare(
     if lines:
         line, own = lines[0]
         call = _library_of(line, own)
-        names = (*call.names, *_parts(profile.host, line)[:1]) if call else ()
-        known = remedy_of(call.package, names) if call else remedy_of_line(_source(details, line.place))
+        known = remedy_of(call.package, call.names) if call else remedy_of_line(_source(details, line.place))
         matters = own >= MIN_SHARE_ADVISED * sum(samples for _, samples in lines)
         return known if known and matters else NO_REMEDY_KNOWN
     is_seen = profile.host is not None or len(details.trace.functions)
@@ -149,31 +127,16 @@ def _source(details: Details, place: Place) -> str:
     return lines[place.line - 1].strip() if place.line and place.line <= len(lines) else ""
 
 
-def _optimizers_line(profile: Profile, paused: "_Paused") -> Place:
-    """Return the line that calls the optimizer, if most of the pauses are in it, and samples show a single line."""
-    if paused.phase != IN_OPTIMIZER or profile.host is None:
-        return Place()
-    counts = {line.place: dict(line.parts).get("optimizer", 0) for line in profile.host.called}
-    most = max(counts, key=counts.__getitem__, default=Place())
-    return most if counts and counts[most] > SHARE_NAMED_ALONE * sum(counts.values()) else Place()
-
-
 @dataclass(frozen=True)
 class _Paused:
     """The pauses of the steps whose length is known: the last one may last until the profiler has stopped."""
 
     steps: int
     times: Intervals
-    in_nodes: Intervals
-    """The part in which backward passes call Python code."""
-    nodes: tuple[str, ...]
-    """The nodes of the backward pass that have most of this part."""
-    in_torch: Intervals
-    """The part within `phase`."""
-    phase: str
-    """The optimizer, backward passes, or both, if most of it is within these; otherwise empty."""
-    code: PausedCode | None
-    """What runs in them; None where that is not known."""
+    in_nodes: Intervals  # the part in which backward passes call Python code
+    in_torch: Intervals  # the part within `phase`
+    phase: str  # the optimizer, backward passes, or both, if most of it is within these; otherwise empty
+    code: PausedCode | None  # what runs in them; None where that is not known
 
     @property
     def in_hooks(self) -> bool:
@@ -205,22 +168,8 @@ def _paused(details: Details, times: Intervals) -> _Paused:
         (name for name, part in parts.items() if 0 < SHARE_NAMED_ALONE * whole <= length(intersect(times, part))), ""
     )
     in_torch = intersect(times, parts.get(phase, NO_TIMES_AT_ALL))
-    nodes = _nodes_around(trace, in_nodes)
-    paused = _Paused(len(rows), times, in_nodes, nodes, in_torch, phase, code_in_pauses(trace, details.sources, times))
+    paused = _Paused(len(rows), times, in_nodes, in_torch, phase, code_in_pauses(trace, details.sources, times))
     return replace(paused, code=paused.code or _learned_code(paused, trace.info.backward))
-
-
-def _nodes_around(trace: Trace, times: Intervals) -> tuple[str, ...]:
-    """Return the names of the nodes of the autograd engine that have most of these times, most first."""
-    ops = trace.ops
-    rows = np.flatnonzero(ops.named(lambda name: name.startswith(NODE_PREFIX)))
-    within = np.bincount(ops.name[rows], covered(times, ops.start_ns[rows], ops.end_ns[rows]), len(ops.names))
-    most = np.argsort(-within, kind="stable")[:MAX_NODES_NAMED]
-    return tuple(
-        ops.names[code].removeprefix(NODE_PREFIX)
-        for code in most.tolist()
-        if within[code] >= MIN_SHARE_NAMED * within.sum() > 0
-    )
 
 
 def _learned_code(paused: _Paused, learned: Sequence[PauseCode]) -> PausedCode | None:
@@ -239,8 +188,7 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
     if paused.code and paused.code.places:
         return f"{text}: {_named_code(paused.code, paused.steps)}"
     if paused.in_hooks:
-        nodes = WITHIN_NODES.format(" and ".join(paused.nodes))
-        return f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {nodes}"
+        return f"{text}; {duration(paused.per_step(paused.in_nodes))} of it {WITHIN_NODES}"
     longest = f"; the longest, {duration(lasts)}, is {pause.between}" if total > lasts else f", {pause.between}"
     text += f"{longest}: that is {PAUSE_MEANING}"
     if paused.phase:
@@ -249,7 +197,6 @@ def _paused_text(profile: Profile, pause: Pause, paused: _Paused) -> str:
 
 
 def _named_code(code: PausedCode, per: int) -> str:
-    """Return the places that take most of the pauses, or the one that takes more than half."""
     first = code.places[0]
     named = [place for place in code.places[:MAX_THINGS_NAMED] if place.ns >= MIN_SHARE_NAMED * code.total_ns] or [
         first
@@ -259,19 +206,15 @@ def _named_code(code: PausedCode, per: int) -> str:
     words: list[str] = []
     for place in named:
         of_total = "" if words else f" of {duration(code.total_ns / per)}"
-        words.append(f"{duration(place.ns / per)}{of_total}{_code(place, per)}")
+        words.append(f"{duration(place.ns / per)}{of_total}{_code(place)}")
     if code.outside_ns >= MIN_SHARE_NAMED * code.total_ns:
         words.append(f"{duration(code.outside_ns / per)} in calls into torch, in which no Python runs")
     return ", ".join(words)
 
 
-def _code(code: PauseCode, per: int) -> str:
-    """Return the place of code, and what it calls there, to follow the time that it takes."""
-    shared = listed([f"{function} for {duration(ns / per)}" for function, ns in code.parts], MAX_THINGS_NAMED)
-    called = f"{code.called[0]} ({shared})" if shared and code.called else " → ".join(code.called)
+def _code(code: PauseCode) -> str:
+    called = " → ".join(code.called)
     library = f" in {' '.join(filter(None, (code.package, called)))}" if code.package or called else ""
-    if code.between:
-        return f"{at(code.place)} between lines {code.between[0]} and {code.between[1]}"
     return f"{at(code.place)}{',' if library and code.line is None and code.function else ''}{library}"
 
 
@@ -310,8 +253,6 @@ def _lines_text(profile: Profile, lines: Sequence[tuple[CalledLine, float]]) -> 
     for line, own in lines[:MAX_THINGS_NAMED]:
         call = _library_of(line, own)
         within = f" in {call.package} {' → '.join(call.names)}" if call else ""
-        parts = _parts(profile.host, line) if call and len(call.names) == 1 else ()
-        within += f" ({', '.join(parts)})" if parts else ""
         words.append(f"{percent(profile.host.share(own))}{at(line.place)}{within}")
     return ", ".join(words)
 
@@ -331,21 +272,12 @@ def _library_of(line: CalledLine, own: float) -> LibraryCall | None:
     return inner[0] if inner[1] > SHARE_NAMED_ALONE * counts[outer] else LibraryCall(*outer, outer[1])
 
 
-def _parts(host: HostSums | None, line: CalledLine) -> Sequence[str]:
-    """Return the functions that share the samples of a line which takes most of them in no single one, most first."""
-    least = MIN_PART_SHARE_OF_SAMPLES * host.samples if host else inf
-    shared = (name for name, count in line.parts if name not in SAMPLED_PHASES and count >= least)
-    return [name for name in shared if LOCALS_MARK not in name][:MAX_THINGS_NAMED]
-
-
 RULE = Rule(
     id="PIN603",
     title="the GPU waits for Python code",
     short="less Python",
     answers=("python", "host"),
     numbers="equal",
-    looks_at="Long pauses between ops on the training threads, and samples of the main thread's Python without the "
-    "profiler.",
     why="While the host computes in Python, sleeps, or waits for something other than the GPU, it launches nothing: "
     "once the GPU has done what is queued, it is idle.",
     fix="Do it once before the loop, every N steps, in a DataLoader's workers, or with tensors on the GPU.",

@@ -1,12 +1,7 @@
-from collections.abc import Iterator
-
 from pinprof.analyses.hazards import IN_PLACE_OP
-from pinprof.details import Details
 from pinprof.ground.units import duration, how_many, shortened
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import host_ops, late_ns
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import LONGEST_NAMED_CHARS
 from pinprof.trace.spans.phases import NODE_PREFIX
 
@@ -14,10 +9,9 @@ FIX_OF_WRITES = (
     "Write the values on the GPU if only the GPU needs them, or fill another buffer in a DataLoader's worker. A buffer "
     "that each step fills in place, such as the source of a copy, cannot be filled once before the loop."
 )
-"""What to do about an op that writes in place."""
 
 
-def _on_the_host(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _on_the_host(details: Details, profile: Profile) -> Found:
     late, rows, ops = late_ns(profile), host_ops(details), details.trace.ops
     if not late:
         return
@@ -42,7 +36,6 @@ RULE = Rule(
     short="keep it on the GPU",
     answers=("host",),
     numbers="rounding",
-    looks_at="Ops of 0.5 ms or more that launch nothing, on the threads that launch kernels.",
     why="The CPU computes ops on tensors in host memory. Meanwhile the thread launches no kernel.",
     fix="Compute it on the GPU, or in a DataLoader's worker, or once before the loop.",
     before="for batch in batches:\n"

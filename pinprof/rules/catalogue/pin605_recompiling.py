@@ -1,38 +1,20 @@
 import re
-from collections.abc import Iterator
 
-import numpy as np
-
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, listed
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
-from pinprof.trace.spans.one_time_work import (
-    REGION_PREFIX,
-    ThreadTimes,
-    capture_times,
-    compile_times,
-    compiles_again,
-    time_per_step,
-)
+from pinprof.trace.spans.one_time_work import ThreadTimes, capture_times, compile_times, compiles_again, time_per_step
 from pinprof.trace.tables import NONE, Bools, Trace
 
 MIN_COMPILING_SHARE = 0.02
-"""Compiling that takes a smaller share of the step is not worth a finding."""
 MAX_GUARDS_NAMED = 3
-"""Guards that a sentence names."""
 COMMENT_OF_GUARD = re.compile(r"(?<!\s)\s+# ")
 """Begins the source line that torch adds to a guard."""
-MAX_REGIONS_NAMED = 6
-"""Pieces of compiled code that a sentence names."""
 
 
-def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps in which the host compiles, or records graphs, though an earlier one ran compiled code."""
+def _compiling(details: Details, profile: Profile) -> Found:
     trace = details.trace
     whole, again = trace.steps.whole, compiles_again(trace)
     if not profile.step_ns or not again.any():
@@ -56,7 +38,7 @@ def _compiling(details: Details, profile: Profile) -> Iterator[Evidence]:
     removed = frozenset(row for times, _, _ in works for row in _rows(trace, times, regular))
     cost = sum(float(took.sum()) for _, took, _ in works) / float(whole.sum())
     place, guards = _guards(trace)
-    text = f"{'; '.join(words)}{_new_regions(trace, again)}{guards}"
+    text = f"{'; '.join(words)}{guards}"
     yield Evidence(cost, text, *place, edits=Edits(removed_times=removed), is_irregular=not regular.any())
 
 
@@ -75,24 +57,12 @@ def _rows(trace: Trace, times: ThreadTimes, again: Bools) -> list[tuple[int, int
     return list(zip(*(column[kept].tolist() for column in times), strict=True))
 
 
-def _new_regions(trace: Trace, again: Bools) -> str:
-    """Return which compiled code runs for the first time in these steps, to follow the evidence."""
-    ops = trace.ops
-    rows = np.flatnonzero(ops.named(lambda name: name.startswith(REGION_PREFIX)))
-    names, first = np.unique(ops.name[rows], return_index=True)
-    step = step_at(trace.steps, ops.start_ns[rows[first]])
-    new = sorted(ops.names[name].removeprefix(REGION_PREFIX) for name in names[(step != NONE) & again[step]].tolist())
-    return f"; new there (frame/version): {listed(new, MAX_REGIONS_NAMED)}" if new else ""
-
-
 RULE = Rule(
     id="PIN605",
     title="`torch.compile` compiles again in the steps",
     short="stop recompiling",
     answers=("launch", "python", "host"),
     numbers="rounding",
-    looks_at="What torch records of Dynamo's and Inductor's work, and calls that capture CUDA graphs, in steps that "
-    "follow one in which compiled code ran. Lookups that find the code do not count.",
     why="torch.compile makes code for the shapes, numbers and flags that it saw. If a guard on one of these fails, it "
     "compiles again for seconds, while the GPU is idle. It also records CUDA graphs again for each new shape.",
     fix="TORCH_LOGS=recompiles says which guard fails. Compile once for all sizes (dynamic=True, or "

@@ -1,27 +1,21 @@
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import inf
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, how_many, listed, percent, shortened
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
 from pinprof.rules.launching import late_ns
-from pinprof.rules.loops import NORM_OPS, SEQUENTIAL_LOOPS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
-from pinprof.rules.rule import Evidence, Rule, as_one
+from pinprof.rules.loops import NORM_OPS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Trace
 
 MIN_LOOP_SHARE_OF_STEP = 0.01
-"""Loops that cost a smaller share of the step are not worth a finding."""
 MAX_OPS_OF_LOOP_NAMED = 6
-"""Ops of a repetition that a sentence names."""
-LONG_KERNEL_NS = 20_000.0
-"""If half of the kernels of a loop take longer, the GPU has enough to do."""
+LONG_KERNEL_NS = 20_000.0  # if half of the kernels of a loop take longer, the GPU has enough to do
 SHORT_KERNEL_NS = 2_500.0
 """A kernel on a tensor of one layer takes no longer: it lasts as long as a kernel takes to start and to end. In
 recordings of loops over 100 tensors on an H200, 100 kernels of 1.2 µs became one of 18, and 200 became two of 24."""
@@ -38,15 +32,13 @@ FIX_OF_LOOP: dict[LoopKind, str] = {
     "torch.vmap does it if the code is written for one sample.",
     "ops": "One op on a tensor of all parts, with a dimension for what the loop counts, and one sum or mean over it; "
     "torch.vmap does it if the code is written for one part.",
-    "cell": "torch.nn.LSTM, GRU or RNN in place of the cell: each repetition needs the one before, and one call runs "
-    "them all. Where it has to be this cell, a CUDA graph of the loop, or torch.compile, spares launches.",
-    "written cell": "It looks like a recurrent cell: each repetition needs the one before, so that no batch can do "
-    "them all. Where it is a cell of torch, torch.nn.RNN, GRU or LSTM runs all repetitions in one call. Otherwise "
-    "torch.compile of the cell fuses its ops, and a CUDA graph of the loop spares launches.",
+    "cell": "It looks like a recurrent cell: each repetition needs the one before. If it is a cell of torch, "
+    "torch.nn.RNN, GRU or LSTM runs all repetitions in one call. Otherwise torch.compile of the cell fuses its ops, "
+    "and a CUDA graph of the loop spares launches.",
 }
 
 
-def _loops(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _loops(details: Details, profile: Profile) -> Found:
     places: defaultdict[tuple[LoopKind, Place], list[Loop]] = defaultdict(list)
     trace = details.trace
     loops = [loop for loop in find_loops(trace, details.syncs.stalls) if _is_short(trace, loop)]
@@ -65,7 +57,6 @@ def _is_short(trace: Trace, loop: Loop) -> bool:
 
 
 def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place, Sequence[Loop]]]) -> Evidence:
-    """Return the evidence of loops of one kind."""
     trace, divisor = details.trace, profile.steps.divisor
     loops = [loop for _, some in members for loop in some]
     runs = [run for loop in loops for run in (*loop.runs, *loop.of_backward)]
@@ -103,7 +94,6 @@ def _evidence(details: Details, profile: Profile, members: Sequence[tuple[Place,
 
 
 def _title(loop: Loop, times: str) -> str:
-    """Return what a loop runs how often, in a few words."""
     first, *more = loop.ops
     return f"a loop runs {f'the same {len(loop.ops)} ops' if more else shortened(first, LONGEST_NAMED_CHARS)} {times}"
 
@@ -111,7 +101,7 @@ def _title(loop: Loop, times: str) -> str:
 def _edits(trace: Trace, loops: Sequence[Loop]) -> Edits:
     """Return what changes if one call does the work of each loop; of cells, if a graph launches them."""
     kind = loops[0].kind
-    if kind in SEQUENTIAL_LOOPS:
+    if kind == "cell":
         rows = np.concatenate([run.calls for loop in loops for run in (*loop.runs, *loop.of_backward)])
         return Edits(graphed=frozenset(rows.tolist()))
     longest = SHORT_KERNEL_OF_MODULE_NS if kind == "module" else SHORT_KERNEL_NS
@@ -130,8 +120,6 @@ RULE = Rule(
     short="one call, not a loop",
     answers=("launch", "host"),
     numbers="rounding",
-    looks_at="Ops of a step that repeat in the same order with no wait in between: on many tensors, on parts of one "
-    "tensor, or of a module that is called again and again. Layers are left out: each has weights of its own.",
     why="Each repetition launches kernels that take the GPU some microseconds, and the host takes as long for each "
     "launch. One call for all of them launches as much as a single repetition does.",
     fix="One call for all repetitions: torch._foreach_* for many tensors, one batch for an op or a module.",

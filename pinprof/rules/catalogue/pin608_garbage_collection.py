@@ -1,13 +1,9 @@
-from collections.abc import Iterator
-
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, how_many
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits, NotedPauses
+from pinprof.prediction.edits import NotedPauses
 from pinprof.rules.launching import collecting
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import at, idle_within, in_complete_steps
 from pinprof.trace.callers import places_of, users_of
 from pinprof.trace.lines import Place
@@ -21,15 +17,12 @@ MIN_COLLECTIONS = 2
 """A generation that is collected less often in the timed steps shows no rate: the next time may be far away."""
 
 
-def _collecting(details: Details, profile: Profile) -> Iterator[Evidence]:
-    """Look for steps in which Python's garbage collector takes long: called as recorded, or noted by `pinprof run`."""
-    called = _called(details, profile)
-    noted = None if called else _noted(details, profile)
-    yield from (evidence for evidence in (called, noted) if evidence)
+def _collecting(details: Details, profile: Profile) -> Found:
+    if evidence := _called(details, profile) or _noted(details, profile):
+        yield evidence
 
 
 def _called(details: Details, profile: Profile) -> Evidence | None:
-    """Return what calls of gc.collect() take that were recorded with Python functions."""
     trace, step, functions = details.trace, profile.step_ns, details.trace.functions
     rows = np.flatnonzero(collecting(trace))
     rows = rows[in_complete_steps(trace, functions.start_ns[rows])]
@@ -50,7 +43,6 @@ def _called(details: Details, profile: Profile) -> Evidence | None:
 
 
 def _noted(details: Details, profile: Profile) -> Evidence | None:
-    """Return what collections take in the steps without a profiler."""
     run, step = details.trace.run, profile.step_ns
     if run is None or not step or not run.stops.steps:
         return None
@@ -82,7 +74,6 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
 
 
 def _outlasts(runs: Collections, step_ns: float) -> bool:
-    """Return whether collections take longer than a regular step, so that none is in one."""
     return runs.ns >= step_ns * max(runs.count, 1)
 
 
@@ -93,17 +84,14 @@ def _stop(runs: Collections, steps: int) -> NotedPauses:
 
 
 def _ranks(details: Details) -> str:
-    """Return what collections of several ranks cost, to follow those of one."""
     ranks = details.trace.info.world_size or 1
     return f"; {ranks} ranks wait for the one that collects, each at another time" if ranks > 1 else ""
 
 
 def _words(runs: Collections, steps: int) -> str:
-    longest = f", at most {duration(runs.longest_ns)}" if runs.count > 1 else ""
-    return (
-        f"generation {runs.generation} {counted(runs.count, 'time')} in {counted(steps, 'step')}, "
-        f"{duration(runs.ns / runs.count)} each{longest}"
-    )
+    times = f"{counted(runs.count, 'time')} in {counted(steps, 'step')}"
+    each, longest = duration(runs.ns / runs.count), duration(runs.longest_ns)
+    return f"generation {runs.generation} {times}, {each} each, at most {longest}"
 
 
 FIX_OF_CALLS = (
@@ -118,8 +106,6 @@ RULE = Rule(
     figures=("step",),
     answers=("python", "host"),
     numbers="equal",
-    looks_at="Calls of gc.collect() that were recorded with Python functions; else collections of Python's garbage "
-    "collector in the steps without a profiler, as `pinprof run` noted them.",
     why="While the collector looks at all objects, no thread of the process runs Python, so nothing is launched. On "
     "several ranks each collects at another time, and all wait for the one that does.",
     fix="After the warm-up call `gc.freeze()`, so that what lives by then is not looked at again. Then collect every N "

@@ -1,16 +1,12 @@
-from collections.abc import Iterator
-
-from pinprof.details import Details
 from pinprof.ground.units import duration, percent
-from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 
 MIN_OFF_CPU_SHARE_OF_STEP = 0.05
 """A thread that has to wait for its CPU for a smaller share of the step is not worth a finding: other processes of an
 idle machine make some 1 %."""
 
 
-def _off_cpu(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _off_cpu(details: Details, profile: Profile) -> Found:
     run, step, busy = details.trace.run, profile.step_ns, profile.steps.busy_ns
     if run is None or not step or not run.stops.steps or busy is None:
         return
@@ -31,8 +27,6 @@ RULE = Rule(
     figures=("step", "busy"),
     answers=("python", "host"),
     numbers="equal",
-    looks_at="The time in which the thread that makes the steps was ready to run and did not, as Linux counts it, in "
-    "the steps without a profiler.",
     why="A thread that does not run launches nothing. Its code is not slow: to change it gains nothing.",
     fix="Let fewer threads and processes run than the machine has cores: fewer workers of the DataLoader, "
     "`torch.set_num_threads(1)` in them, and no other programs; in a container ask for more CPUs.",

@@ -1,15 +1,10 @@
-from collections.abc import Iterator
-
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.intervals import contains
-from pinprof.ground.units import how_many
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
-from pinprof.rules.launching import cost_of_ops
-from pinprof.rules.rule import Evidence, Rule
-from pinprof.rules.sums import in_complete_steps
+from pinprof.ground.units import duration, how_many
+from pinprof.rules.launching import late_ns
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.sums import in_complete_steps, times_of_ops
 from pinprof.trace.spans.phases import ADD_OPS, TO_WEIGHT
 from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
@@ -17,25 +12,29 @@ from pinprof.trace.threads import optimizer_marks
 ZEROING_OPS = frozenset({"aten::zero_", "aten::_foreach_zero_"})
 ACCUMULATING_NODES = frozenset({"torch::autograd::AccumulateGrad", TO_WEIGHT})
 ENGINE_PREFIX = "autograd::engine::"
+MIN_OPS_SHARE_OF_STEP = 0.02
 
 
-def _zeros(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _zeros(details: Details, profile: Profile) -> Found:
     trace, per = details.trace, profile.steps.divisor
     zeros = _zeroed(trace)
     adds = _first_adds(trace, zeros)
-    cost = cost_of_ops(details, profile, np.concatenate((zeros, adds)))
-    if cost:
+    ops = np.concatenate((zeros, adds))
+    ops = ops[in_complete_steps(trace, trace.ops.start_ns[ops])]
+    host, on_gpu = (time / per for time in times_of_ops(trace, ops))
+    cost = max(on_gpu, min(host, late_ns(profile)))
+    if profile.step_ns and cost >= MIN_OPS_SHARE_OF_STEP * profile.step_ns:
         in_steps = int(in_complete_steps(trace, trace.ops.start_ns[adds]).sum()) / per
         added = f", and backward adds to {how_many(in_steps)} of them" if in_steps else ""
         yield Evidence(
-            cost.ns,
-            f"zero_grad fills gradients with zeros{added}, {profile.steps.per}: {cost.text}",
+            cost,
+            f"zero_grad fills gradients with zeros{added}, {profile.steps.per}: {duration(host)} of the host as "
+            f"traced, and {duration(on_gpu)} of the GPU",
             edits=Edits(removed_ops=frozenset([*zeros.tolist(), *adds.tolist()])),
         )
 
 
 def _zeroed(trace: Trace) -> Int64s:
-    """Return the outermost ops that fill with zeros in zero_grad of optimizers."""
     marks = optimizer_marks(trace.annotations, "zero_grad")
     if not marks.any():
         return np.empty(0, np.int64)
@@ -75,8 +74,6 @@ RULE = Rule(
     short="set_to_none=True",
     answers=("launch", "host", "gpu"),
     numbers="equal",
-    looks_at="aten::zero_ and aten::_foreach_zero_ within an optimizer's zero_grad, and what the next backward adds "
-    "to gradients.",
     why="zero_grad(set_to_none=False) writes zeros to all gradients, and the backward pass reads them to add its own. "
     "Without old gradients it hands over the new ones as they are.",
     fix="optimizer.zero_grad() as it is by default since torch 2.0: set_to_none=True.",

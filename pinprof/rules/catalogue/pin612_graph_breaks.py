@@ -1,12 +1,10 @@
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import duration, how_many, listed
-from pinprof.measurement.profile import Profile
 from pinprof.rules.launching import late_ns
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import at, in_complete_steps
 from pinprof.trace.links import step_at
 from pinprof.trace.metadata.run_log import CompilerNote
@@ -14,10 +12,9 @@ from pinprof.trace.spans.one_time_work import REGION_PREFIX
 from pinprof.trace.tables import Trace
 
 MAX_BREAKS_NAMED = 4
-"""Places that a sentence names."""
 
 
-def _breaks(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _breaks(details: Details, profile: Profile) -> Found:
     run, late = details.trace.run, late_ns(profile)
     if run is None or not run.graph_breaks or not late:
         return
@@ -59,7 +56,6 @@ RULE = Rule(
     short="fewer graph breaks",
     answers=("launch", "python", "host"),
     numbers="equal",
-    looks_at="Lines at which Dynamo ended compiled code, as `pinprof run` reads them from torch.",
     why="Where torch.compile meets what it cannot compile, as print() or a branch on a tensor's value, it ends the "
     "compiled code. Python runs that line, and no kernels are fused across it. In a loop, the whole function stays "
     "uncompiled.",

@@ -1,11 +1,7 @@
-from collections.abc import Iterator
-
-from pinprof.details import Details
-from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 
 
-def _profiled(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
+def _profiled(details: Details, profile: Profile) -> Found:  # noqa: ARG001  every rule is asked the same way
     if profile.info.profiled:
         yield Evidence(
             0.0,
@@ -22,8 +18,6 @@ RULE = Rule(
     figures=(),
     answers=("launch", "host", "python"),
     numbers="equal",
-    looks_at="Whether torch's profiler was on before that of `pinprof run` started, and already before the steps that "
-    "it timed.",
     why="A profiler notes each op, call and kernel: the host takes up to several times as long for each, and the "
     "notes of all steps stay in memory. torch.profiler.profile() without a schedule records each step, as do "
     "torch.autograd.profiler.profile() and emit_nvtx() around the loop, and Trainer(profiler='pytorch') of Lightning.",

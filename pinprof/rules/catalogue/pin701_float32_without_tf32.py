@@ -1,28 +1,21 @@
-from collections.abc import Iterator
-
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, shortened
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.links import follow, within
 from pinprof.trace.tables import Bools, Int64s, Trace
 from pinprof.trace.vendors import FULL_FLOAT32, HALF, OF_CONVOLUTION, TF32
 
-MAJOR_WITH_TF32 = 8
-"""The least major compute capability of GPUs with TF32."""
+MAJOR_WITH_TF32 = 8  # the least major compute capability of GPUs with TF32
 LONGEST_KERNEL_CHARS = 60
-"""Characters of a kernel's name in a sentence."""
 DEFAULT_OF_TF32 = {
     "matrix products": "torch has TF32 off for these by default",
     "convolutions": "torch has TF32 on for these by default, so the program turned it off",
 }
 
 
-def _precision(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _precision(details: Details, profile: Profile) -> Found:
     trace = details.trace
     if not any((device.major or 0) >= MAJOR_WITH_TF32 for device in trace.info.devices):
         return
@@ -62,7 +55,6 @@ RULE = Rule(
     short="allow TF32",
     answers=("gpu",),
     numbers="different",
-    looks_at="The names of the kernels of matrix products and convolutions, on GPUs of compute capability 8.0 or more.",
     why="Kernels for plain float32 do not use the tensor cores, which are several times as fast on data-center GPUs. "
     "TF32 uses them: numbers stay float32, but products take only 10 bits of each mantissa.",
     fix='torch.set_float32_matmul_precision("high") for matrix products, torch.backends.cudnn.allow_tf32 = True for '

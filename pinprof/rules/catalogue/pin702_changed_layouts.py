@@ -1,22 +1,16 @@
 import re
-from collections.abc import Iterator
 
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, percent
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.vendors import LAYOUT_CHANGE
 
 SHORT_KERNEL_NAME = re.compile(r"\b(\w+)[<(]")
-"""The name of a kernel without what is around it."""
 MAX_KERNELS_NAMED = 3
-"""Kernels that a sentence names."""
 
 
-def _layouts(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _layouts(details: Details, profile: Profile) -> Found:
     trace = details.trace
     rows = kernels_in_steps(trace)
     changes = trace.gpu.named(LAYOUT_CHANGE.search)[rows]
@@ -42,7 +36,6 @@ RULE = Rule(
     short="channels_last",
     answers=("gpu",),
     numbers="rounding",
-    looks_at="cuDNN's kernels that change between NCHW and NHWC.",
     why="Convolutions on tensor cores need channels last. Tensors have channels first by default, so cuDNN converts "
     "what each convolution reads and writes.",
     fix="Give model and input the memory format channels_last: later ops keep it.",

@@ -1,13 +1,10 @@
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.intervals import distinct
 from pinprof.ground.units import counted, duration
-from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import aten, in_complete_steps, launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.links import outermost
@@ -29,12 +26,11 @@ class _Attention(NamedTuple):
     """Attentions that are not fused; rows of `Trace.ops`."""
 
     what: str
-    first: Int64s
-    """The op that begins each."""
+    first: Int64s  # the op that begins each
     last: Int64s
 
 
-def _attention(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _attention(details: Details, profile: Profile) -> Found:
     trace = details.trace
     rows = np.flatnonzero(trace.ops.named(MATH_ATTENTION.__eq__))
     rows = rows[in_complete_steps(trace, trace.ops.start_ns[rows])]
@@ -44,7 +40,7 @@ def _attention(details: Details, profile: Profile) -> Iterator[Evidence]:
             yield from _evidence(details, profile, attention)
 
 
-def _evidence(details: Details, profile: Profile, attention: _Attention) -> Iterator[Evidence]:
+def _evidence(details: Details, profile: Profile, attention: _Attention) -> Found:
     trace, ops = details.trace, details.trace.ops
     rows = launched_kernels(trace)
     launch = trace.links.launch[rows]
@@ -107,8 +103,6 @@ RULE = Rule(
     short="fused attention",
     answers=("gpu",),
     numbers="rounding",
-    looks_at="scaled_dot_product_attention's op for the case that no fused kernel fits. Also batched products with a "
-    "softmax between them, with nothing else but scales, masks, casts and dropout.",
     why="In separate ops, attention writes and reads all scores several times. A fused kernel keeps them on the chip, "
     "and is one launch.",
     fix="torch.nn.functional.scaled_dot_product_attention, and what its fused kernels need: float16 or bfloat16 for "

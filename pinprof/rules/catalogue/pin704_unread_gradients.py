@@ -1,16 +1,11 @@
-from collections.abc import Iterator
-
-from pinprof.details import Details
 from pinprof.ground.units import counted, listed
-from pinprof.measurement.profile import Profile
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
 
-MIN_UNREAD_ELEMENTS = 100_000
-"""Numbers of gradients: fewer cost a step nothing that can be told."""
+MIN_UNREAD_ELEMENTS = 100_000  # numbers of gradients: fewer cost a step nothing that can be told
 
 
-def _unread(details: Details, profile: Profile) -> Iterator[Evidence]:  # noqa: ARG001  every rule is asked the same way
+def _unread(details: Details, profile: Profile) -> Found:  # noqa: ARG001  every rule is asked the same way
     unread = profile.info.unread
     if unread is None or unread.elements < MIN_UNREAD_ELEMENTS:
         return
@@ -36,9 +31,6 @@ RULE = Rule(
     figures=(),
     answers=("gpu", "launch"),
     numbers="equal",
-    looks_at="Leaf tensors that require gradients, after the last recorded step: torch makes the Python object of a "
-    "gradient when Python first asks for it, so one without an object was read by no optimizer and no hook. Only in "
-    f"traces that pinprof recorded, from {MIN_UNREAD_ELEMENTS:,} numbers on.",
     why="For each tensor that requires a gradient, backward runs one more product or convolution, and writes a tensor "
     "as large as it: for inputs with requires_grad=True, and for parameters that were given to no optimizer.",
     fix="Give inputs no requires_grad. Call requires_grad_(False) on the modules that no optimizer trains, and run "

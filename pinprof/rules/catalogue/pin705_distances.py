@@ -1,13 +1,9 @@
 import re
-from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
-from pinprof.rules.rule import Change, Evidence, Rule
+from pinprof.rules.rule import Change, Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
 
@@ -16,7 +12,7 @@ EUCLIDEAN_KERNEL = re.compile(r"cdist_(?:backward_)?kernel_cuda_impl<.*dists<\w+
 BACKWARD_KERNEL = "cdist_backward"
 
 
-def _distances(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _distances(details: Details, profile: Profile) -> Found:
     trace = details.trace
     rows = launched_kernels(trace)
     rows = rows[trace.gpu.named(EUCLIDEAN_KERNEL.search)[rows]]
@@ -40,7 +36,6 @@ RULE = Rule(
     short="cdist by a product",
     answers=("gpu",),
     numbers="rounding",
-    looks_at="Torch's own kernels of Euclidean distances, forward and backward, by name.",
     why="Between up to 25 points on either side, and with compute_mode='donot_use_mm_for_euclid_dist', torch computes "
     "each distance by itself, also of a whole batch. A matrix product gives all of them, forward and backward, on "
     "the fastest units of the GPU.",

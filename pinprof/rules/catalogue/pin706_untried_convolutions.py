@@ -1,26 +1,21 @@
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.details import Details
-from pinprof.ground.units import counted, duration, percent
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.ground.units import counted, duration
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.sums import aten, launched_kernels, per_step
 from pinprof.trace.links import within
 from pinprof.trace.tables import Int64s, Trace
 
-MIN_CONVOLUTION_SHARE = 0.2
-"""Convolutions that take a smaller share of the step gain too little from other kernels."""
+MIN_CONVOLUTION_SHARE = 0.2  # convolutions that take a smaller share of the step gain too little from other kernels
 MAX_DEVIATION_OF_STEPS = 0.05
 """Convolutions of the same shapes take a time that differs from the usual one by at most this share."""
 CONVOLUTION_OPS = aten("cudnn_convolution cudnn_convolution_transpose convolution_backward")
 
 
-def _untried(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _untried(details: Details, profile: Profile) -> Found:
     trace = details.trace
     if trace.info.tries_convolutions is not False:
         return
@@ -40,7 +35,6 @@ def _untried(details: Details, profile: Profile) -> Iterator[Evidence]:
 
 
 def _are_same(trace: Trace, rows: Int64s) -> bool:
-    """Return whether the complete steps run the same of these kernels, for about as long."""
     step = trace.links.activity_step[rows]
     steps = [rows[step == number] for number in np.flatnonzero(trace.steps.complete)]
     names = [Counter(trace.gpu.name[of_step].tolist()) for of_step in steps]
@@ -57,9 +51,6 @@ RULE = Rule(
     short="cudnn.benchmark",
     answers=("gpu",),
     numbers="rounding",
-    looks_at="The kernels of convolutions, where pinprof recorded that torch.backends.cudnn.benchmark is off and "
-    f"nothing asks for determinism: from {percent(MIN_CONVOLUTION_SHARE)} of the step on, if each step runs the same "
-    "ones for as long.",
     why="cuDNN has several kernels for each convolution. By default it takes the one that its rules expect to be "
     "fastest. With benchmark on, torch runs all of them once for each new shape, and keeps the fastest.",
     fix="torch.backends.cudnn.benchmark = True before the first step; `pinprof run --repeat 3` shows what it brings.",

@@ -1,15 +1,12 @@
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.details import Details
 from pinprof.ground.units import counted, duration, how_many
-from pinprof.measurement.profile import Profile
-from pinprof.prediction.edits import Edits
-from pinprof.rules.rule import Evidence, Rule
+from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
 from pinprof.rules.sums import per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.collectives import MESSAGE, is_collective_kernel
@@ -23,18 +20,15 @@ REDUCING_KERNEL = re.compile(r"(?i)all_?reduce|reduce_?scatter")
 """What names a collective that adds up, or the kernel of one."""
 
 
-class Reductions(NamedTuple):
+class _Reductions(NamedTuple):
     """Collectives of complete steps that may add up gradients, in order of launch."""
 
-    rows: Int64s
-    """In `Trace.gpu`."""
-    phase: Int64s
-    """That of the work that was launched before each: an index into `PHASES`."""
-    forward: Int64s
-    """How much work of forward passes was launched before each: it shows which backward pass each is in."""
+    rows: Int64s  # in `Trace.gpu`
+    phase: Int64s  # that of the work that was launched before each: an index into `PHASES`
+    forward: Int64s  # how much work of forward passes was launched before each: it shows which backward pass each is in
 
 
-def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
+def _reductions(trace: Trace) -> _Reductions:
     """Return the collectives that may add up gradients, by their names, and by their sizes as far as these are known.
 
     Those of a process group that also adds up in forward passes are left out: it is one of tensor-parallel layers.
@@ -45,7 +39,7 @@ def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
     others[launch[rows]] = False
     rows = rows[trace.steps.holds(trace.links.activity_step[rows])]
     rows = rows[np.argsort(trace.links.launched_ns[rows], kind="stable")]
-    rows = rows[[_adds_up(trace, row, least_elements) for row in rows.tolist()]]
+    rows = rows[[_adds_up(trace, row) for row in rows.tolist()]]
     computing = np.flatnonzero(others)
     before = np.searchsorted(trace.calls.start_ns[computing], trace.links.launched_ns[rows]) - 1
     rows, computed = rows[before >= 0], phase[computing]
@@ -53,33 +47,31 @@ def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
     of_layers = group[(behind == FORWARD) & (group != NONE)]
     chosen = (behind != FORWARD) & ~np.isin(group, of_layers)
     forward = trace.calls.start_ns[computing[computed == FORWARD]]
-    return Reductions(rows[chosen], behind[chosen], np.searchsorted(forward, trace.links.launched_ns[rows[chosen]]))
+    return _Reductions(rows[chosen], behind[chosen], np.searchsorted(forward, trace.links.launched_ns[rows[chosen]]))
 
 
-def _adds_up(trace: Trace, row: int, least_elements: int) -> bool:
+def _adds_up(trace: Trace, row: int) -> bool:
     gpu, message = trace.gpu, trace.gpu.message[row]
     called = gpu.names[gpu.collective[row]] if gpu.collective[row] != NONE else gpu.name_of(row)
     match = MESSAGE.fullmatch(gpu.names[message]) if message != NONE else None
-    return bool(REDUCING_KERNEL.search(called)) and (match is None or int(match[2]) >= least_elements)
+    return bool(REDUCING_KERNEL.search(called)) and (match is None or int(match[2]) >= MIN_GRADIENT_ELEMENTS)
 
 
 class _Pass(NamedTuple):
     """The collectives of gradients in one backward pass."""
 
-    update: int
-    """How many optimizer steps began before it."""
-    rows: Int64s
-    """In `Trace.gpu`."""
+    update: int  # how many optimizer steps began before it
+    rows: Int64s  # in `Trace.gpu`
 
     def names(self, trace: Trace) -> list[tuple[int, int]]:
         """Return what is reduced, in order: two passes of one model reduce the same."""
         return list(zip(trace.gpu.name[self.rows].tolist(), trace.gpu.message[self.rows].tolist(), strict=True))
 
 
-def _reduced_early(details: Details, profile: Profile) -> Iterator[Evidence]:
+def _reduced_early(details: Details, profile: Profile) -> Found:
     trace = details.trace
     updates = [list(passes) for _, passes in groupby(_passes(trace), key=lambda one: one.update)]
-    micro = [passes for passes in updates if len(passes) > 1 and _are_alike(trace, passes)]
+    micro = [passes for passes in updates if len(passes) > 1 and len({tuple(one.names(trace)) for one in passes}) == 1]
     if not profile.step_ns or 2 * len(micro) <= len(updates):
         return
     early = np.concatenate([one.rows for passes in micro for one in passes[:-1]])
@@ -92,18 +84,13 @@ def _reduced_early(details: Details, profile: Profile) -> Iterator[Evidence]:
         f"are read only after the last pass. The collectives of the passes before take {duration(time)} "
         f"{profile.steps.per}, waiting included",
         *usual_place(trace, trace.links.launch[early].astype(np.int64), details.sources),
-        brief=f"{reduced}, which takes {duration(time)} {profile.steps.per} before the last",
         edits=Edits(removed_works=frozenset(early.tolist())),
     )
 
 
-def _are_alike(trace: Trace, passes: Sequence[_Pass]) -> bool:
-    return all(one.names(trace) == passes[0].names(trace) for one in passes)
-
-
 def _passes(trace: Trace) -> Iterator[_Pass]:
     """Yield the backward passes of complete steps that reduce gradients; none where no optimizer is marked."""
-    marks, (rows, phase, forward) = trace.annotations, reductions_of(trace, MIN_GRADIENT_ELEMENTS)
+    marks, (rows, phase, forward) = trace.annotations, _reductions(trace)
     updates = np.sort(marks.start_ns[optimizer_marks(marks, "step")])
     rows, forward = rows[phase == BACKWARD], forward[phase == BACKWARD]
     places = list(zip(np.searchsorted(updates, trace.links.launched_ns[rows]).tolist(), forward.tolist(), strict=True))
@@ -117,7 +104,6 @@ RULE = Rule(
     short="no_sync()",
     answers=("communication",),
     numbers="rounding",
-    looks_at="Collectives that add up gradients, of backward passes with no optimizer step in between.",
     why="Each backward pass of a wrapped model adds up the gradients of all ranks. With several of them before an "
     "optimizer step, only the sum behind the last one is read.",
     fix="Run all passes but the last within model.no_sync(); with FSDP2, call set_requires_gradient_sync(False) before "

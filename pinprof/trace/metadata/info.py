@@ -59,12 +59,6 @@ class HostMemory(Struct, frozen=True):
         if self.pinned_bytes > self.total_bytes - self.available_bytes:
             raise ValueError("more memory is pinned than the machine misses")
 
-    @property
-    def unpinned_bytes(self) -> int:
-        """The memory that the program could have if it had pinned none."""
-        room = self.available_bytes + self.pinned_bytes
-        return room if self.limit_bytes is None else min(room, self.limit_bytes)
-
 
 @dataclass(frozen=True)
 class UnreadGradients:

@@ -1,12 +1,10 @@
-"""The phase of the step that each call is in, and the weights and activations that autocast casts in each pass."""
+"""The phase of the step that each call is in."""
 
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from pinprof.ground.intervals import Intervals, contains, joined, union
-from pinprof.trace.links import follow, step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace, computed_once
 from pinprof.trace.threads import BACKWARD_OP, optimizer_marks
 
@@ -94,75 +92,13 @@ def _after_backward(trace: Trace, backward: Bools, method: str) -> Intervals:
     return union(np.maximum(starts, last), ends)
 
 
-OPS_WITH_WEIGHTS: Final = ("aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d")
-"""Ops whose arguments are an input, a weight and perhaps a bias, in this order."""
-CAST_OP: Final = "aten::to"
 NODE_PREFIX: Final = "autograd::engine::evaluate_function: "
 """Begins the name of an op of the autograd engine; the name of the node that it runs follows."""
-CAST_BACK: Final = (f"{NODE_PREFIX}ToCopyBackward0", f"{NODE_PREFIX}ToBackward0")
 TO_WEIGHT: Final = f"{NODE_PREFIX}torch::autograd::AccumulateGrad"
 ADD_OPS: Final = ("aten::add_", "aten::add")
 NAN_CHECK: Final = ("aten::isnan", "aten::_is_any_true", "aten::item")
 """The ops that anomaly detection calls, in this order, for each gradient of a node of the engine
 (torch/csrc/autograd/engine.cpp). Programs have no name for the second op, so no hook of theirs is taken for this."""
-
-
-class Pass(NamedTuple):
-    """A forward pass and the backward pass after it, of one micro-batch."""
-
-    step: int
-    begin_ns: int  # when its first cast begins; without casts, its first gradient
-    casts: Int64s  # rows of ops: autocast's casts of the weights and activations of linear layers and convolutions
-    weights: int  # how many weights were cast: the backward pass gives each of them the gradient of its cast
-    adds: int  # how many of these gradients were added to earlier ones
-
-
-def passes_of(trace: Trace) -> list[Pass]:
-    """Return the passes of the complete steps in which weights or activations are cast, in order."""
-    casts, (weights, added) = _casts(trace), _to_weights(trace)
-    time = np.concatenate((trace.ops.start_ns[casts], trace.ops.start_ns[weights]))
-    rows, is_back = np.concatenate((casts, weights)), np.arange(len(time)) >= len(casts)
-    order = np.argsort(time, kind="stable")
-    time, rows, is_back = time[order], rows[order], is_back[order]
-    adds = np.concatenate((np.zeros(len(casts), bool), added))[order]
-    step = step_at(trace.steps, time) if trace.steps.on_host else np.full(len(time), NONE, np.int32)
-    kept = trace.steps.holds(step)
-    time, rows, is_back, adds, step = time[kept], rows[kept], is_back[kept], adds[kept], step[kept]
-    if not len(rows):
-        return []
-    begins = np.append(True, (step[1:] != step[:-1]) | (is_back[:-1] & ~is_back[1:]))
-    edges = [*np.flatnonzero(begins).tolist(), len(rows)]
-    return [
-        Pass(
-            int(step[start]),
-            int(time[start]),
-            rows[start:end][~is_back[start:end]],
-            int(is_back[start:end].sum()),
-            int(adds[start:end].sum()),
-        )
-        for start, end in pairwise(edges)
-    ]
-
-
-def optimizer_within(trace: Trace, begin_ns: int, end_ns: int) -> bool:
-    """Return whether an optimizer steps within this time."""
-    begins = trace.annotations.start_ns[optimizer_marks(trace.annotations, "step")]
-    return bool(((begins >= begin_ns) & (begins < end_ns)).any())
-
-
-def casts_of_weights(trace: Trace, one_pass: Pass) -> Int64s | None:
-    """Return the casts of weights and biases, which come after the input's; None if these cannot be told apart."""
-    parent = trace.links.op_parent[one_pass.casts]
-    _, which, count = np.unique(parent, return_inverse=True, return_counts=True)
-    order = np.lexsort((trace.ops.start_ns[one_pass.casts], which))
-    first = np.cumsum(count) - count
-    from_end = np.empty(len(order), np.int64)
-    from_end[order] = count[which[order]] - 1 - (np.arange(len(order)) - first[which[order]])
-    for arguments in (2, 1):  # with bias, without
-        chosen = one_pass.casts[from_end < arguments]
-        if len(chosen) == one_pass.weights:
-            return chosen
-    return None
 
 
 def nan_checks(trace: Trace) -> Int64s:
@@ -175,33 +111,3 @@ def nan_checks(trace: Trace) -> Int64s:
     same = (parent[rows[:-2]] == parent[rows[1:-1]]) & (parent[rows[1:-1]] == parent[rows[2:]])
     at = np.flatnonzero(first[:-2] & second[1:-1] & third[2:] & same)
     return np.sort(np.concatenate([rows[at + position] for position in range(len(NAN_CHECK))]))
-
-
-def _casts(trace: Trace) -> Int64s:
-    """Return the casts that autocast makes in `OPS_WITH_WEIGHTS`: such an op then calls the op of its own name."""
-    ops, parent = trace.ops, trace.links.op_parent
-    weighted = ops.named(lambda name: name in OPS_WITH_WEIGHTS)
-    outer = follow(ops.name, parent)
-    inner = np.flatnonzero(weighted & (ops.name == outer))
-    by_autocast = np.zeros(len(ops), bool)
-    by_autocast[parent[inner]] = True
-    casts = np.flatnonzero(ops.named(lambda name: name == CAST_OP) & (parent != NONE))
-    return casts[by_autocast[parent[casts]]]
-
-
-def _to_weights(trace: Trace) -> tuple[Int64s, Bools]:
-    """Return the nodes that give the gradient of a cast to a weight, and whether each adds it to an earlier one."""
-    ops = trace.ops
-    nodes = np.flatnonzero(ops.named(lambda name: name.startswith(NODE_PREFIX)))
-    nodes = nodes[np.lexsort((ops.start_ns[nodes], ops.thread[nodes]))]
-    back, to_weight = ops.named(lambda name: name in CAST_BACK), ops.named(lambda name: name == TO_WEIGHT)
-    after = np.append(False, back[nodes[:-1]] & (ops.thread[nodes[1:]] == ops.thread[nodes[:-1]]))
-    to_weights = np.sort(nodes[after & to_weight[nodes]])
-    adds = np.flatnonzero(ops.named(lambda name: name in ADD_OPS))
-    within = np.zeros(len(to_weights), bool)
-    for thread in np.unique(ops.thread[to_weights]).tolist():
-        of_thread = np.flatnonzero(ops.thread[to_weights] == thread)
-        times = ops.start_ns[adds[ops.thread[adds] == thread]]
-        row = to_weights[of_thread]
-        within[of_thread] = np.searchsorted(times, ops.end_ns[row]) > np.searchsorted(times, ops.start_ns[row])
-    return to_weights, within

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pinprof.analyses.by_name.kernel_kinds import KindTime
+from pinprof.analyses.by_name.kernels import KindTime
 from pinprof.report.trace.sections.work import on_cores
 from pinprof.trace.metadata.info import Made, MadeLoader, batches_held
 

@@ -1,235 +1,353 @@
-"""Matches the waits of a trace with recorded and watched lines, where only one line fits."""
+"""Matches the waits of a trace with recorded and watched lines, where only one line fits.
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
-from itertools import chain
+Watching was without the profiler. Each side may have waits that the other lacks: torch's sync debug mode does not warn
+of a synchronize that a library calls, and a watched copy may be too small to stall.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import accumulate, chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from pinprof.analyses.syncs.causes import WAITS
 from pinprof.analyses.syncs.lines.recorded import Around, WaitKind, agreed, kinds_of_calls, waits_of
-from pinprof.analyses.syncs.lines.watched import Candidates, WatchedWaits, candidate_lines
 from pinprof.analyses.syncs.stalls import Stalls
-from pinprof.trace.lines import Context, Contexts, DebugModeWaits, RecordedLines, SourceLine
-from pinprof.trace.metadata.run_log import CHECKPOINT, EVALUATION, RECORDED, WATCH_WINDOW
-from pinprof.trace.tables import NONE, Trace
+from pinprof.trace.calls import ASYNC_COPY, COPY, DEVICE, EVENT, FREE, STREAM
+from pinprof.trace.lines import BACKWARD_CALL, Contexts, DebugModeWaits, Place, SourceLine, WatchedWait
+from pinprof.trace.links import outermost
+from pinprof.trace.tables import MEMCPY, NONE, PAGEABLE, Int32s, Int64s, Trace
+from pinprof.trace.vendors import WAITING_FOR_STREAM
 
-Lines: TypeAlias = list[SourceLine | None]
-"""Per stall."""
+MIN_WATCHED_STEPS = 20
+"""After this number of watched steps (four times the recorded ones), a line that was not seen does not wait."""
+
+OPS_BY_CALL = {call: ops for cause in WAITS.values() for call, ops in cause.calls.items()} | {
+    BACKWARD_CALL: frozenset()
+}
+"""`Cause.calls` of all causes. `backward` runs no op itself: the autograd engine does, on its own threads."""
+
+CALLS_THAT_MAY_NOT_WAIT = frozenset({"synchronize", "_cuda_emptyCache"})
+"""Calls that watching notices even if they do not wait: a synchronize with an event that was not recorded, and freeing
+an empty cache."""
+
+
+def is_shown(wait: WatchedWait) -> bool:
+    """Return whether the trace shows every such wait, as a wait or as a copy of pageable memory."""
+    return wait.waited is not None and wait.waited not in CALLS_THAT_MAY_NOT_WAIT
+
+
+def may_run(wait: WatchedWait, op: str) -> bool:
+    """Return whether the call that waited may run this op; True where the call is not known."""
+    if wait.waited is None or op == f"aten::{wait.waited}":
+        return True
+    return wait.waited not in OPS_BY_CALL or op in OPS_BY_CALL[wait.waited]
+
+
+def _on_thread(wait: WatchedWait, kind: WaitKind) -> bool:
+    """Return whether a wait may be on a thread of the kind; `backward` stands for waits of the autograd threads."""
+    if wait.waited == BACKWARD_CALL:
+        return kind.role in {"autograd", "main"}
+    return (kind.role == "main") != (wait.thread == "other")
+
+
+class WatchedWaits:
+    """The watched waits of a program, compared with the recorded lines of the same kind."""
+
+    def __init__(
+        self, recorded: Mapping[WaitKind, Sequence[SourceLine | None]], watched: DebugModeWaits | None
+    ) -> None:
+        self._recorded = recorded
+        self._waits = watched.waits if watched else ()
+        self.sequences = (watched.sequences or ()) if watched else ()
+        """The waits of the main thread in each step, in order, as numbers; empty if they were too many."""
+        self.are_enough = watched is not None and watched.steps >= MIN_WATCHED_STEPS
+        """Whether a line that was not seen in the watched steps does not wait."""
+        self.shown = frozenset(number for number, wait in enumerate(self._waits) if is_shown(wait))
+        """The waits for which `is_shown` holds."""
+        self.has_rival = cache(self._has_rival)
+        self._kinds: dict[Place, set[WaitKind]] = defaultdict(set)
+        self._lines: dict[tuple[WaitKind, Place, tuple[str, ...]], SourceLine] = {}
+        for kind, lines in recorded.items():
+            for line in filter(None, lines):
+                self._kinds[line.place].add(kind)
+                self._lines[kind, line.place, line.stack] = line
+
+    def line(self, number: int, kind: WaitKind) -> SourceLine:
+        """Return the line of a watched wait; if the line was recorded, too, with the recorded cause."""
+        line = self._waits[number].line
+        return self._lines.get((kind, line.place, line.stack), line)
+
+    def _has_rival(self, kind: WaitKind) -> bool:
+        """Return whether a watched wait may be of a kind, and its place is not among the recorded lines of that."""
+        recorded = {line.place for line in self._recorded.get(kind, ()) if line}
+        return any(self._may_be(wait, kind) for wait in self._waits if wait.line.place not in recorded)
+
+    def _may_be(self, wait: WatchedWait, kind: WaitKind) -> bool:
+        """Return whether a watched wait may be of a kind.
+
+        If its call may run an op that was recorded at its place, only the kinds recorded there count.
+        """
+        recorded = {noted for noted in self._kinds.get(wait.line.place, set()) if _on_thread(wait, noted)}
+        if any(may_run(wait, noted.op) for noted in recorded):
+            return kind in recorded
+        return _on_thread(wait, kind) and may_run(wait, kind.op)
+
+    def fitting(self, kind: WaitKind, op: str) -> frozenset[int]:
+        """Return the watched waits that may be of a kind, or may wait in this op on a thread of that kind."""
+        return frozenset(
+            number
+            for number, wait in enumerate(self._waits)
+            if _on_thread(wait, kind) and (wait.waited == BACKWARD_CALL or may_run(wait, op) or may_run(wait, kind.op))
+        )
+
+
+# By the order within a step
+
+
+class Slot(NamedTuple):
+    """A wait of the trace, to be aligned with watched waits."""
+
+    fits: frozenset[int]  # the watched waits that it may be by its kind
+    is_noticed: bool  # whether watching notices each such wait
+
+
+def align(
+    slots: Sequence[Slot], sequences: Sequence[Sequence[int]], shown: frozenset[int]
+) -> list[frozenset[int] | None] | None:
+    """Return per slot the watched waits that it may be, over all alignments; None for a slot that may be none of them.
+
+    `slots` and each of `sequences` are waits of a step in order. Return None if the slots can be aligned with no
+    sequence. `shown` are the watched waits that every trace shows.
+
+    >>> align([Slot(frozenset({0, 1}), True), Slot(frozenset({1}), True)], [[0, 1]], frozenset({0, 1}))
+    [frozenset({0}), frozenset({1})]
+    """
+    result: list[frozenset[int] | None] = [frozenset()] * len(slots)
+    is_aligned = False
+    for sequence in sequences:
+        before = _states(slots, sequence, shown)
+        if not before[-1] >> len(sequence) & 1:
+            continue
+        is_aligned = True
+        from_end = _states(slots[::-1], sequence[::-1], shown)[::-1]
+        masks = _masks(slots, sequence)
+        for number, slot in enumerate(slots):
+            after = int(f"{from_end[number + 1]:0{len(sequence) + 1}b}"[::-1], 2)  # counted from the other end
+            places = _bits(before[number] & masks[slot.fits] & after >> 1)
+            candidates, waits = result[number], frozenset(sequence[position] for position in places)
+            may_be_none = not slot.is_noticed and bool(before[number] & after)
+            result[number] = None if candidates is None or may_be_none else candidates | waits
+    return result if is_aligned else None
+
+
+def _states(slots: Sequence[Slot], sequence: Sequence[int], shown: frozenset[int]) -> list[int]:
+    """Return for each slot, and for the end, how many waits of a sequence may precede it: bit j stands for j waits."""
+    masks = _masks(slots, sequence)
+    skipped = sum(1 << position for position, wait in enumerate(sequence) if wait not in shown)
+
+    def with_skipped(states: int) -> int:
+        return states | (skipped + (states & skipped)) ^ skipped  # the sum carries to the end of a run of ones
+
+    def after(states: int, slot: Slot) -> int:
+        unnoticed = 0 if slot.is_noticed else states
+        return with_skipped((states & masks[slot.fits]) << 1 | unnoticed)
+
+    return list(accumulate(slots, after, initial=with_skipped(1)))
+
+
+def _masks(slots: Sequence[Slot], sequence: Sequence[int]) -> dict[frozenset[int], int]:
+    return {
+        fits: sum(1 << position for position, wait in enumerate(sequence) if wait in fits)
+        for fits in {slot.fits for slot in slots}
+    }
+
+
+def _bits(number: int) -> Iterator[int]:
+    """Yield the positions of the bits of a number that are 1."""
+    while number:
+        low = number & -number
+        yield low.bit_length() - 1
+        number ^= low
+
+
+# By the order in all steps of a trace
+
+Candidates: TypeAlias = list[SourceLine] | None  # the lines that a wait may have; None if watching does not limit them
+
+ROLES_IN_ORDER = {"main", "autograd"}
+"""Roles of threads whose waits are in order in a watched step: the main thread waits for the autograd threads."""
+
+WATCHED_CALLS = (STREAM, DEVICE, EVENT, COPY, ASYNC_COPY, FREE)
+"""Kinds of calls that watching may notice; it notices freeing only by `torch.cuda.empty_cache()`."""
+
+NOTICED_OPS = {
+    *("aten::item", "aten::is_nonzero", "aten::_local_scalar_dense", "aten::nonzero"),
+    *("aten::to", "aten::_to_copy", "aten::copy_"),
+}
+"""The innermost ops that wait for a stream by c10's functions alone, which warn once of each such wait
+(c10/cuda/CUDAFunctions.h)."""
+
+
+class _Event(NamedTuple):
+    """The calls of one wait, or of a copy that does not wait but may be noticed by watching."""
+
+    slot: Slot
+    stalls: list[int]  # its stalls; empty for a copy that does not wait
+
+
+def candidate_lines(trace: Trace, stalls: Stalls, kinds: Sequence[WaitKind], watched: WatchedWaits) -> list[Candidates]:
+    """Return per stall the lines that it may have by the order of the waits in the watched steps."""
+    result: list[Candidates] = [None] * len(kinds)
+    if not watched.are_enough or not watched.sequences:
+        return result
+    aligned: dict[tuple[Slot, ...], list[frozenset[int] | None] | None] = {}
+    for events in _events_by_step(trace, stalls, watched):
+        slots = tuple(event.slot for event in events)
+        if slots not in aligned:
+            aligned[slots] = align(slots, watched.sequences, watched.shown)
+        for event, waits in zip(events, aligned[slots] or [None] * len(events), strict=True):
+            if waits is not None:
+                for stall in event.stalls:
+                    result[stall] = [watched.line(number, kinds[stall]) for number in sorted(waits)]
+    return result
+
+
+def _events_by_step(trace: Trace, stalls: Stalls, watched: WatchedWaits) -> list[list[_Event]]:
+    """Return per complete step its events in order; the stalls of one copy are one event."""
+    waiting = np.flatnonzero(np.isin(stalls.kind, WATCHED_CALLS) & ~stalls.profiler)
+    copy, silent = stalls.copy[waiting], _silent_copies(trace, stalls)
+    call = np.concatenate((stalls.call[waiting], silent))
+    stall = np.concatenate((waiting, np.full(len(silent), NONE)))
+    key = np.concatenate((np.where(copy != NONE, copy, -2 - waiting), -2 - len(stalls.call) - silent))
+    kinds, step = kinds_of_calls(trace, call), trace.links.call_step[call]
+    slots = _slots(trace, call, kinds, watched)
+    by_step: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row in np.argsort(trace.calls.start_ns[call], kind="stable").tolist():
+        if kinds[row].role in ROLES_IN_ORDER and step[row] != NONE and trace.steps.whole[step[row]]:
+            by_step[int(step[row])][int(key[row])].append(row)
+    return [
+        [_Event(slots[rows[-1]], [int(stall[row]) for row in rows if stall[row] != NONE]) for rows in events.values()]
+        for events in by_step.values()
+    ]
+
+
+def _silent_copies(trace: Trace, stalls: Stalls) -> Int64s:
+    gpu, launch = trace.gpu, trace.links.launch
+    copies = np.flatnonzero((gpu.category == MEMCPY) & (gpu.host_memory == PAGEABLE) & (launch != NONE))
+    calls = launch[copies[~np.isin(copies, stalls.copy)]]
+    return np.setdiff1d(calls, stalls.call).astype(np.int64)
+
+
+def _slots(trace: Trace, call: Int64s, kinds: Sequence[WaitKind], watched: WatchedWaits) -> list[Slot]:
+    names = [trace.calls.name_of(row) for row in call.tolist()]
+    outer, inner = _torch_op(trace, call).tolist(), trace.links.op[call].tolist()
+    fits: dict[tuple[WaitKind, str], frozenset[int]] = {}
+    slots = []
+    for kind, name, torch_op, innermost in zip(kinds, names, outer, inner, strict=True):
+        key = kind, trace.ops.name_of(torch_op) if torch_op != NONE else name
+        if key not in fits:
+            fits[key] = watched.fitting(*key)
+        is_noticed_op = innermost != NONE and trace.ops.name_of(innermost) in NOTICED_OPS
+        slots.append(Slot(fits[key], kind.role == "main" and name in WAITING_FOR_STREAM and is_noticed_op))
+    return slots
+
+
+def _torch_op(trace: Trace, call: Int64s) -> Int32s:
+    """Return the outermost op around each call in an unbroken chain of torch's own ops; -1 for none.
+
+    Ops of other libraries may be around it, in which the user's own code may run.
+    """
+    if not len(trace.ops):
+        return trace.links.op[call]
+    of_torch, parent = trace.ops.named(lambda name: name.startswith("aten::")), trace.links.op_parent
+    within_torch = np.where((parent != NONE) & of_torch[parent], parent, NONE).astype(np.int32)
+    return outermost(of_torch, trace.links.op[call], within_torch)
+
+
+Lines: TypeAlias = list[SourceLine | None]  # per stall
 
 NEAR_OPS = 6
 """Ops on each side of a near context. It suffices if all recorded waits after the same ops, or before them, have one
 line."""
 
-WORK_APART = {EVALUATION, CHECKPOINT}
-"""Irregular work whose waits are among the same ops as in training: a copy of the batch, a read of the loss."""
-
 
 def lines_of_waits(trace: Trace, stalls: Stalls) -> Lines:
     """Return per stall the source line that was recorded or watched for it, None where none is certain.
 
-    If lines were recorded with the contexts of their waits, the context decides, unless watching saw another line that
-    may run the same op. Then all watched steps with the same number of such waits must agree. If lines were recorded
-    without contexts, the order of the waits decides.
+    The order of the waits in the watched steps decides, as long as no context contradicts it; where it decides nothing
+    the context does, unless watching saw another line that may run the same op. Lines that were recorded without
+    contexts go by the order of the waits in a step with as many.
     """
     kinds = kinds_of_calls(trace, stalls.call)
     by_step: dict[tuple[WaitKind, int], list[int]] = defaultdict(list)
     for stall in np.flatnonzero(~stalls.profiler).tolist():
         by_step[kinds[stall], int(stalls.call_step[stall])].append(stall)
-    ordered: Lines = [None] * len(kinds)
-    has_contexts, by_number = trace.info.contexts is not None, _by_number(trace.info.lines)
-    for (kind, step), rows in by_step.items():
-        if not has_contexts or (step != NONE and trace.steps.whole[step]):
-            for stall, line in zip(
-                rows, _in_order(by_number.get(kind, {}), len(rows), or_one=not has_contexts), strict=True
-            ):
-                ordered[stall] = line
+    result: Lines = [None] * len(kinds)
     if trace.info.contexts is None:
-        return ordered
-    matcher, result = _Matcher(trace, stalls, trace.info.contexts, kinds, ordered), ordered.copy()
+        in_order = {(WaitKind(lines.op, lines.thread), len(lines.at)): lines.at for lines in trace.info.lines}
+        for (kind, _), rows in by_step.items():
+            for stall, line in zip(rows, in_order.get((kind, len(rows)), ()), strict=False):
+                result[stall] = line
+        return result
+    contexts, waits = RecordedContexts(trace.info.contexts), waits_of(trace, stalls, trace.info.contexts.names)
+    watched = WatchedWaits(contexts.lines, trace.info.watched)
+    candidates = candidate_lines(trace, stalls, kinds, watched)
     for (kind, _), rows in by_step.items():
-        for stall, line in matcher.lines(kind, rows):
-            result[stall] = line
+        stalls_of: dict[int, list[int]] = defaultdict(list)
+        for stall in rows:
+            stalls_of[int(waits.wait[stall])].append(stall)
+        by_context = {wait: contexts.match(kind, waits.around[wait]) for wait in stalls_of}
+        by_order: dict[int, Lines] = {
+            wait: list(chain.from_iterable(candidates[stall] or () for stall in own)) for wait, own in stalls_of.items()
+        }
+        if not all(_fits(by_context[wait], by_order[wait]) for wait in stalls_of):
+            continue
+        has_rival = watched.has_rival(kind)
+        for wait, own in stalls_of.items():
+            line = agreed(by_order[wait]) or (None if has_rival else by_context[wait])
+            for stall in own:
+                result[stall] = line
     return result
 
 
-def _by_number(recorded: Iterable[RecordedLines]) -> dict[WaitKind, dict[int, tuple[SourceLine | None, ...]]]:
-    """Return the recorded lines by kind and by the number of such waits in a step."""
-    lines_at: dict[WaitKind, dict[int, tuple[SourceLine | None, ...]]] = defaultdict(dict)
-    for lines in recorded:
-        lines_at[WaitKind(lines.op, lines.thread)][len(lines.at)] = lines.at
-    return lines_at
-
-
-def _in_order(
-    by_number: dict[int, tuple[SourceLine | None, ...]], count: int, *, or_one: bool
-) -> tuple[SourceLine | None, ...]:
-    """Return the lines of `count` waits of a kind in a step: those of a recorded step with the same number, in order.
-
-    With `or_one`, a step with another number of waits gets the recorded line if there is only one.
-    """
-    if count in by_number or not or_one:
-        return by_number.get(count, (None,) * count)
-    lines = {line for lines_at in by_number.values() for line in lines_at}
-    return ((lines.pop() if len(lines) == 1 else None),) * count
-
-
-class ContextMatch(NamedTuple):
-    """What the contexts of the recorded lines show about one wait."""
-
-    line: SourceLine | None = None
-    """The line of all recorded waits with this context."""
-    is_whole: bool = False
-    """Whether the whole contexts are equal; otherwise only the ops near the wait are."""
-    is_apart: bool = False
-    """Whether the next op on each side of the wait alone identifies this line."""
-    most: int = 0
-    """The most waits of a step that had this whole context."""
-    one_sided: frozenset[SourceLine] = frozenset()
-    """The lines that one side of the context identifies, by its near ops and by its next op."""
+def _fits(line: SourceLine | None, candidates: Lines) -> bool:
+    """Return whether the line by context is one of the candidates by order; True if line or candidates are unknown."""
+    if line is None or line.line is None or not candidates:  # a context may know the function alone
+        return True
+    return line.place in {candidate.place for candidate in candidates if candidate}
 
 
 class RecordedContexts:
     """Looks up waits among the contexts of the recorded lines."""
 
     def __init__(self, contexts: Contexts) -> None:
-        self._waits: dict[WaitKind, list[Context]] = defaultdict(list)
-        for wait in contexts.waits:
-            self._waits[WaitKind(wait.op, wait.thread)].append(wait)
-        self._lines = (*contexts.lines, None)  # the last for waits without a line
-        self.lines = {
-            kind: list(dict.fromkeys(self._lines[number] for number in dict.fromkeys(wait.line for wait in waits)))
-            for kind, waits in self._waits.items()
-        }
+        recorded = (*contexts.lines, None)  # the last for waits without a line
+        self.lines: dict[WaitKind, Lines] = defaultdict(list)
         """The lines of all recorded waits by kind, None for waits without a line."""
+        found: dict[tuple[object, ...], Lines] = defaultdict(list)
+        for wait in contexts.waits:
+            kind = WaitKind(wait.op, wait.thread)
+            self.lines[kind].append(recorded[wait.line])
+            for key in _keys(kind, (wait.before, wait.after)):
+                found[key].append(recorded[wait.line])
+        self._found = {key: agreed(lines) for key, lines in found.items()}
         self.match = cache(self._match)
 
-    @cached_property
-    def _found(self) -> dict[tuple[object, ...], tuple[SourceLine | None, int]]:
-        """The line of all recorded waits with a key, and the most waits of a step that had it."""
-        most: dict[tuple[object, ...], Counter[int]] = defaultdict(Counter)
-        for kind, waits in self._waits.items():
-            for wait in waits:
-                for key in _keys(kind, (wait.before, wait.after)):
-                    most[key][wait.line] += wait.most
-        return {key: (agreed(self._lines[line] for line in lines), lines.total()) for key, lines in most.items()}
-
-    def _match(self, kind: WaitKind, around: Around) -> ContextMatch:
-        """Return what is known about a wait with this context."""
-        found = [self._found.get(key) for key in _keys(kind, around)]
-        whole, near, before, after, last, following = (line for line, _ in (entry or (None, 0) for entry in found))
-        pairs = ((before, last), (after, following))
-        one_sided = frozenset(side for side, next_to in pairs if side and next_to and side.place == next_to.place)
-        line = whole if found[0] else near
-        uncontested = agreed(entry[0] for entry in found[2:4] if entry) is not None
-        if line is None or not (found[0] or uncontested):
-            return ContextMatch(one_sided=one_sided)
-        is_apart = all(side is not None and side.place == line.place for side in (last, following))
-        return ContextMatch(line, found[0] is not None, is_apart, found[0][1] if found[0] else 0, one_sided)
+    def _match(self, kind: WaitKind, around: Around) -> SourceLine | None:
+        """Return the line of all recorded waits with this context, or else with the ops near the wait."""
+        whole, near, *sides = _keys(kind, around)
+        if whole in self._found:
+            return self._found[whole]
+        is_certain = agreed(self._found[side] for side in sides if side in self._found) is not None
+        return self._found.get(near) if is_certain else None
 
 
 def _keys(kind: WaitKind, around: Around) -> Iterator[tuple[object, ...]]:
-    """Yield the keys of the whole context, the near one, the near ops on each side, and the next op on each side."""
     near_before, near_after = (side[:NEAR_OPS] for side in around)
     yield "whole", kind, around
     yield "near", kind, near_before, near_after
     yield "before", kind, near_before
     yield "after", kind, near_after
-    yield "last", kind, near_before[:1]
-    yield "following", kind, near_after[:1]
-
-
-class _Matcher:
-    """Assigns lines to the waits of a trace, where contexts were recorded."""
-
-    def __init__(self, trace: Trace, stalls: Stalls, contexts: Contexts, kinds: list[WaitKind], ordered: Lines) -> None:
-        self._contexts = RecordedContexts(contexts)
-        self._waits = waits_of(trace, stalls, contexts.names)
-        self._watched = WatchedWaits(self._contexts.lines, _without_irregular_work(trace))
-        self._candidates = candidate_lines(trace, stalls, kinds, self._watched)
-        self._ordered = ordered
-        """The lines of the stalls by the order of waits alone."""
-
-    def lines(self, kind: WaitKind, stalls: list[int]) -> Iterator[tuple[int, SourceLine | None]]:
-        """Yield a step's stalls of one kind, each with its line."""
-        stalls_of: dict[int, list[int]] = defaultdict(list)
-        for stall in stalls:
-            stalls_of[int(self._waits.wait[stall])].append(stall)
-        around = {wait: self._waits.around[wait] for wait in stalls_of}
-        alike = Counter(around.values())
-        matches = {wait: self._contexts.match(kind, around[wait]) for wait in stalls_of}
-        candidates = {wait: self._candidates_of(kind, own) for wait, own in stalls_of.items()}
-        is_new = not all(_fits(matches[wait], candidates[wait]) for wait in stalls_of)
-        rivals = self._watched.places(self._watched.rivals(kind))
-        contested = any(
-            agreed(lines) is None and any(line.place in rivals for line in lines)
-            for lines in candidates.values()
-            if lines is not None
-        )
-        for wait, own in stalls_of.items():
-            by_order, lines = agreed(self._ordered[stall] for stall in own), candidates[wait]
-            if lines is None or is_new:  # the step is unlike all watched steps
-                line = self._by_context(kind, matches[wait], alike[around[wait]], by_order, is_new=is_new)
-            else:
-                line = agreed([*lines, by_order] if by_order and by_order.line is not None else lines)
-                line = line or (None if contested else self._among(lines, kind, matches[wait]))
-            yield from ((stall, line) for stall in own)
-
-    def _candidates_of(self, kind: WaitKind, stalls: list[int]) -> Candidates:
-        """Return the candidates for the stalls of one op; in an op of torch, those of one stall hold for all.
-
-        A line at which only waits of other kinds were recorded is left out, unless no other candidate is left.
-        """
-        lines_known = [lines for stall in stalls if (lines := self._candidates[stall]) is not None]
-        if not lines_known or (len(lines_known) < len(stalls) and not kind.op.startswith("aten::")):
-            return None
-        candidates = list(chain.from_iterable(lines_known))
-        possible = self._watched.places(self._watched.possible(kind))
-        return [line for line in candidates if line.place in possible] or candidates
-
-    def _among(self, candidates: list[SourceLine], kind: WaitKind, match: ContextMatch) -> SourceLine | None:
-        """Return the line of a wait with several candidates, if its context identifies one of them."""
-        if match.line is None or match.line.place not in {line.place for line in candidates}:
-            return None
-        is_certain = match.is_apart or (match.is_whole and not self._watched.is_contested(match.line, kind))
-        return match.line if is_certain else None
-
-    def _by_context(
-        self, kind: WaitKind, match: ContextMatch, alike: int, by_order: SourceLine | None, *, is_new: bool
-    ) -> SourceLine | None:
-        """Return the line of a wait in a step unlike the watched ones, in which `alike` waits have its context."""
-        watched, has_rivals = self._watched, bool(self._watched.rivals(kind))
-        if match.line:
-            if not has_rivals and match.is_apart:
-                return match.line
-            is_certain = (not has_rivals and not is_new) or (match.is_whole and alike <= match.most)
-            return match.line if is_certain and not watched.is_contested(match.line, kind) else None
-        if has_rivals:
-            return watched.only_line(kind)
-        if by_order and by_order in match.one_sided:
-            return None if watched.is_contested(by_order, kind) else by_order
-        only = agreed(self._contexts.lines.get(kind, ()))
-        return only if only in match.one_sided or watched.are_enough else None
-
-
-def _fits(match: ContextMatch, candidates: Candidates) -> bool:
-    """Return whether the line by context is one of the candidates by order; True if line or candidates are unknown."""
-    if match.line is None or match.line.line is None or candidates is None:  # a match may know the function alone
-        return True
-    return match.line.place in {line.place for line in candidates}
-
-
-def _without_irregular_work(trace: Trace) -> DebugModeWaits | None:
-    """Return the watched waits, without those that came only with irregular work which no recorded step has."""
-    watched, run = trace.info.watched, trace.run
-    if watched is None or run is None:
-        return watched
-    recorded = set().union(*run.noted_in(RECORDED))
-    unlike = [kinds & WORK_APART - recorded for kinds in run.noted_in(WATCH_WINDOW)]
-    if len(unlike) != watched.steps:
-        return watched
-    unlike.append(set())  # the step in which the run ended: not all of its work is known
-    return watched.without(
-        [number for number, wait in enumerate(watched.waits) if set.intersection(*(unlike[step] for step in wait.at))]
-    )

@@ -1,6 +1,6 @@
 """Finds the lines of waits by marks in a trace, and what is stored with each: its order, and the ops around it."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
@@ -12,7 +12,7 @@ from pinprof.analyses.syncs.naming import name_causes
 from pinprof.analyses.syncs.stalls import Stalls
 from pinprof.trace.callers import calling_function, outermost_op, stack_of, user_calls
 from pinprof.trace.frames import frame, is_builtin
-from pinprof.trace.lines import END_OF_STEP, LINE_MARK, Context, Contexts, RecordedLines, SourceLine
+from pinprof.trace.lines import END_OF_STEP, LINE_MARK, Context, Contexts, SourceLine
 from pinprof.trace.links import outermost, step_at
 from pinprof.trace.tables import NONE, Bools, Int64s, Trace
 
@@ -34,10 +34,8 @@ Around: TypeAlias = tuple[NameIndices, NameIndices]
 class WaitKind(NamedTuple):
     """The kind of a wait, by which waits are matched with recorded lines."""
 
-    op: str
-    """The outermost op around the wait, or the call itself."""
-    role: str
-    """The role of the thread."""
+    op: str  # the outermost op around the wait, or the call itself
+    role: str  # the role of the thread
 
 
 def kinds_of_calls(trace: Trace, call: Int64s) -> list[WaitKind]:
@@ -66,10 +64,8 @@ def agreed(lines: Iterable[SourceLine | None]) -> SourceLine | None:
 class OpWaits(NamedTuple):
     """The waits of a trace; all stalls within one outermost op are one wait."""
 
-    wait: Int64s
-    """Per stall: the number of its wait."""
-    around: list[Around]
-    """Per wait: its context, `MAX_CONTEXT_OPS_PER_SIDE` ops on each side at most."""
+    wait: Int64s  # per stall: the number of its wait
+    around: list[Around]  # per wait: its context, `MAX_CONTEXT_OPS_PER_SIDE` ops on each side at most
 
 
 def waits_of(trace: Trace, stalls: Stalls, names: Sequence[str]) -> OpWaits:
@@ -87,11 +83,9 @@ class _Sequence(NamedTuple):
 
     thread: Int64s
     step: Int64s
-    name: Int64s
-    """Index into `names`."""
+    name: Int64s  # index into `names`
     names: tuple[str, ...]
-    at: Int64s
-    """Per wait: its row."""
+    at: Int64s  # per wait: its row
 
 
 def _sequence(trace: Trace, key: Int64s, call: Int64s) -> _Sequence:
@@ -144,13 +138,13 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
     kinds = kinds_of_calls(trace, stalls.call)
     for stall in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
         stalls_of[int(waits.wait[stall])].append(stall)
-    counts: dict[tuple[WaitKind, Around, SourceLine | None], Counter[int]] = defaultdict(Counter)
-    for wait, (first, *others) in stalls_of.items():
-        line = agreed(lines[stall] for stall in (first, *others))
-        counts[kinds[first], waits.around[wait], line][int(stalls.call_step[first])] += 1
-    used = sorted({name for _, around, _ in counts for side in around for name in side} - {END_OF_STEP})
+    found = dict.fromkeys(
+        (kinds[first], waits.around[wait], agreed(lines[stall] for stall in (first, *others)))
+        for wait, (first, *others) in stalls_of.items()
+    )
+    used = sorted({name for _, around, _ in found for side in around for name in side} - {END_OF_STEP})
     code_of = {name: code for code, name in enumerate(used)} | {END_OF_STEP: END_OF_STEP}
-    index = {line: number for number, line in enumerate(dict.fromkeys(line for *_, line in counts if line))}
+    index = {line: number for number, line in enumerate(dict.fromkeys(line for *_, line in found if line))}
     contexts = (
         Context(
             kind.op,
@@ -158,32 +152,10 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
             tuple(code_of[name] for name in before),
             tuple(code_of[name] for name in after),
             index[line] if line else NONE,
-            max(in_step.values()),
         )
-        for (kind, (before, after), line), in_step in counts.items()
+        for kind, (before, after), line in found
     )
     return Contexts(tuple(names[name] for name in used), tuple(index), tuple(contexts))
-
-
-def learn_lines(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | None]) -> tuple[RecordedLines, ...]:
-    """Return the lines of a step's waits, by kind and order; `lines` has a line per stall.
-
-    A line is certain if it is the same in all complete steps with the same number of waits of the kind. Such numbers
-    differ if, for example, the program prints in every second step.
-    """
-    kinds = kinds_of_calls(trace, stalls.call)
-    by_step: dict[WaitKind, dict[int, list[SourceLine | None]]] = defaultdict(lambda: defaultdict(list))
-    for stall in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
-        by_step[kinds[stall]][int(stalls.call_step[stall])].append(lines[stall])
-    recorded = []
-    for kind, steps in by_step.items():
-        by_number: dict[int, list[list[SourceLine | None]]] = defaultdict(list)
-        for step in steps.values():
-            by_number[len(step)].append(step)
-        for same_number in by_number.values():
-            certain = (lines[0] if len(set(lines)) == 1 else None for lines in zip(*same_number, strict=True))
-            recorded.append(RecordedLines(kind.op, kind.role, tuple(certain)))
-    return tuple(recorded)
 
 
 # The marks in a trace

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from pinprof.analyses.whole_run.ledger import LedgerRow, WholeRun
-from pinprof.analyses.whole_run.regular_step import Runs
+from pinprof.analyses.whole_run import LedgerRow, Runs, WholeRun
 from pinprof.ground.units import between, counted, duration, listed, percent
-from pinprof.measurement.profile import Profile
 from pinprof.report.view import Fact, Section
 from pinprof.report.words import NOTHING, place
 from pinprof.trace.lines import Place
 
-UNSTEADY_SHARE_OF_STEP = 0.15
-"""If the steps of parts of a run differ by this share, something other than the program sets their pace."""
 MAX_RUNS_NAMED = 9
 MIN_ADDED_SHARE = 0.05
 """The short report names steps unlike the others if they add at least this share to each step."""
@@ -60,20 +56,6 @@ def words_of_runs(runs: Runs) -> tuple[str, str]:
     steps = listed([duration(step_ns) for step_ns in runs.step_ns], MAX_RUNS_NAMED)
     more = f"the next one: {between(*runs.range_ns)} with 95 % confidence" if runs.range_ns else "a range needs three"
     return counted(len(runs.step_ns), "run"), f"of {steps} per step; {more}"
-
-
-def unsteady(profile: Profile) -> str:
-    """Return how much the step changed within a host-bound run; empty if that is little."""
-    timed = profile.whole_run.timed if profile.whole_run else None
-    if timed is None or timed.parts_ns is None or (profile.gpus and profile.bound != "host"):
-        return ""
-    low, high = timed.parts_ns
-    if high - low < UNSTEADY_SHARE_OF_STEP * timed.step_ns:
-        return ""
-    return (
-        f"The host sets the pace, and it was unsteady: parts of this run took {between(low, high)} per step. Do other "
-        "programs use this machine?"
-    )
 
 
 def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section]:

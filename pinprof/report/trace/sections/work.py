@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from pinprof.analyses.by_name.kernel_kinds import KindTime
-from pinprof.analyses.by_name.kernels import KernelSums, KernelTime
+from pinprof.analyses.by_name.kernels import KernelSums, KernelTime, KindTime
 from pinprof.analyses.by_name.names import Origin
 from pinprof.analyses.by_name.ops import OpSums, OpTime
 from pinprof.ground.units import counted, duration, how_many, percent

@@ -1,1 +1,0 @@
-"""A whole run, not only the steps in the trace: its regular step, its irregular work, and its ledger."""
