@@ -21,21 +21,25 @@ from pinprof.trace.lines import OpPlace, Place
 from pinprof.trace.links import follow, step_at
 from pinprof.trace.sources import Sources
 from pinprof.trace.spans.phases import BACKWARD, FORWARD, NODE_PREFIX, OPTIMIZER, TO_WEIGHT, phase_of_calls
-from pinprof.trace.tables import DTOH, HTOD, NONE, Int32s, Int64s, Trace
+from pinprof.trace.tables import DTOH, HTOD, NONE, Bools, Int32s, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 
 MAX_OPS_OF_REPETITION = 40
 """A repetition of more ops that launch work is a model or a step, not the body of a small loop."""
 MIN_REPEATS_IN_PASS: Final = {FORWARD: 8, BACKWARD: 5}
+"""The least repetitions of a loop within a pass."""
 MIN_SHARE_IN_BACKWARD, REPEATS_WITHOUT_ADD = 0.9, 2
 """The backward pass of a loop repeats at least this share of its repetitions, but for the first: these add to no
 gradient."""
 MIN_REPEATS_OUTSIDE = 3
 """The least repetitions of a loop over tensors: other ops interrupt it at a tensor of another kind."""
-MIN_LAUNCHES_OF_LOOP = 20  # a loop makes at least this many launches per step; one call for all repetitions makes a few
-MAX_RUNS_LOOKED_AT = 20_000  # only this many runs are examined, the longest first
+MIN_LAUNCHES_OF_LOOP = 20
+"""A loop makes at least this many launches per step; one call for all repetitions makes a few."""
+MAX_RUNS_LOOKED_AT = 20_000
+"""Only this many runs are examined, the longest first."""
 
-WORKING_MULTIPLE = 4  # a kernel that takes this many times as long as a short one is at work for nearly all of its time
+WORKING_MULTIPLE = 4
+"""A kernel that takes this many times as long as a short one is at work for nearly all of its time."""
 
 LoopKind: TypeAlias = Literal["tensors", "gather", "module", "cell", "ops"]
 """In place or norms on many tensors; indexing into one tensor; a module on parts of a batch; a recurrent cell of torch,
@@ -62,8 +66,15 @@ ZERO_OP, COPY_INTO = "aten::zero_", "aten::copy_"
 NORM_OPS: Final = aten("norm linalg_vector_norm")
 GATHER_OPS: Final = aten("index gather index_select take take_along_dim")
 OPS_TAKING_PARTS: Final = aten("select slice narrow index index_select unsqueeze")
+"""Ops that take a part of a batch."""
 JOINING_OPS: Final = aten("stack cat")
-MAX_OPS_BEFORE_JOIN = 3  # a join comes at most this many ops after its loop
+"""Ops that put what a loop has made together."""
+OPS_AROUND_PARTS: Final = aten("stack cat unbind split split_with_sizes chunk") | {
+    f"{NODE_PREFIX}{name}Backward0" for name in ("Stack", "Cat", "Unbind", "Split", "SplitWithSizes", "Select")
+}
+"""Ops that take a batch apart before a loop or join what it has made, and their nodes of autograd."""
+MAX_OPS_BEFORE_JOIN = 3
+"""A join comes at most this many ops after its loop."""
 OPS_OF_CHAINS: Final = aten("scaled_dot_product_attention bmm tanh")
 """Ops of blocks and cells that need the result of the one before."""
 ADD_OP: Final = "aten::add"
@@ -81,8 +92,11 @@ class Run:
 
     repetitions: tuple[Int64s, ...]
     thread: int
-    starts_ns: Int64s  # when each repetition begins
+    starts_ns: Int64s
+    """When each repetition begins."""
     end_ns: int
+    around: tuple[tuple[int, int], ...] = ()
+    """Times of the ops that take a batch apart before the first repetition, or join what all have made."""
 
     @property
     def calls(self) -> Int64s:
@@ -115,7 +129,8 @@ def in_one_call(trace: Trace, runs: Iterable[tuple[Run, float]], longest_ns: flo
         begins, ends = run.starts_ns[1:], np.append(run.starts_ns[2:], run.end_ns)
         launches = trace.calls.start_ns[[int(of_one[-1]) for of_one in run.repetitions[1:]]]
         ends = np.maximum(ends - int(kept_ns), launches + 1)
-        times.update((run.thread, *each) for each in zip(begins.tolist(), ends.tolist(), strict=True))
+        spared = (*zip(begins.tolist(), ends.tolist(), strict=True), *run.around)
+        times.update((run.thread, *each) for each in spared)
         if more:
             prolonged.update((int(row), more / int(is_first.sum())) for row in rows[is_first].tolist())
     return Edits(removed_times=frozenset(times), prolonged=frozenset(prolonged))
@@ -126,9 +141,11 @@ class Loop:
     """Runs of the same ops in the complete steps."""
 
     kind: LoopKind
-    ops: tuple[str, ...]  # the names of the ops of a repetition that launch work
+    ops: tuple[str, ...]
+    """The names of the ops of a repetition that launch work."""
     runs: tuple[Run, ...]
-    of_backward: tuple[Run, ...]  # what autograd runs for them
+    of_backward: tuple[Run, ...]
+    """What autograd runs for them."""
 
     @property
     def repeats(self) -> int:
@@ -165,7 +182,7 @@ def find_loops(trace: Trace, stalls: Stalls) -> list[Loop]:
         spans.sort(key=lambda span: span.start)
         names = tuple(sequence.names(spans[0].start, spans[0].start + spans[0].ops))
         gradients = [found for span in spans if (found := sequence.backward_of(span, backward))]
-        runs = (tuple(map(sequence.run, some)) for some in (spans, gradients))
+        runs = (tuple(sequence.run(span, kind) for span in some) for some in (spans, gradients))
         loops.append(Loop(kind, names, *runs))
     return sorted(loops, key=lambda loop: -len(loop.calls))
 
@@ -191,7 +208,8 @@ class _Span(NamedTuple):
     """Places in a sequence of ops."""
 
     start: int
-    ops: int  # in each repetition
+    ops: int
+    """In each repetition."""
     repeats: int
 
     @property
@@ -373,13 +391,34 @@ class _Sequence:
         of_step = runs.get(int(self.step[span.start]), ())
         return next((run for run in of_step if least <= run.repeats <= span.repeats), None)
 
-    def run(self, span: _Span) -> Run:
+    def run(self, span: _Span, kind: LoopKind) -> Run:
         """Return a run as calls."""
         edges = self.bounds[np.arange(span.start, span.end + 1, span.ops)].tolist()
         repetitions = tuple(self.rows[first:last] for first, last in pairwise(edges))
         starts = self.start_ns[span.start : span.end : span.ops]
         end_ns = int(self.end_ns[span.end - 1])
-        return Run(repetitions, int(self.thread[span.start]), starts, end_ns)
+        around = () if kind == "tensors" else tuple(self._around(span))  # one call for all takes a list, and makes one
+        return Run(repetitions, int(self.thread[span.start]), starts, end_ns, around)
+
+    def _around(self, span: _Span) -> Iterator[tuple[int, int]]:
+        """Yield the times of ops that take apart what a run works on, and join what it makes."""
+        ops, before = self.trace.ops, span.start - 1
+        in_step = before >= 0 and self.step[before] == self.step[span.start]
+        begin = self.end_ns[before] if in_step else self.trace.steps.start_ns[self.step[span.start]]
+        following = self.part[span.end : span.end + MAX_OPS_BEFORE_JOIN] == self.part[span.start]
+        after = span.end - 1 + int(following.sum())
+        for since, until in (
+            (begin, self.start_ns[span.start]),
+            (self.end_ns[span.end - 1], self.end_ns[after]),
+        ):
+            first, last = np.searchsorted(ops.start_ns, (since, until))
+            chosen = self._around_parts[first:last] & (ops.thread[first:last] == self.thread[span.start])
+            rows = first + np.flatnonzero(chosen)
+            yield from zip(ops.start_ns[rows].tolist(), ops.end_ns[rows].tolist(), strict=True)
+
+    @cached_property
+    def _around_parts(self) -> Bools:
+        return self.trace.ops.named(OPS_AROUND_PARTS.__contains__)
 
 
 def _times_of_rows(times: Int64s, rows: Int32s) -> Int64s:

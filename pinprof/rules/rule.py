@@ -99,8 +99,8 @@ def _worth_a_line(
     return [pair for number, pair in enumerate(weighed) if number in costly or groups(pair[1]) & shared]
 
 
-Found: TypeAlias = Iterator[Evidence]
-Search: TypeAlias = Callable[[Details, Profile], Found]
+AllEvidence: TypeAlias = Iterator[Evidence]
+Search: TypeAlias = Callable[[Details, Profile], AllEvidence]
 
 NumberEffect: TypeAlias = Literal["equal", "rounding", "different"]
 """What a change does to the numbers of a program: nothing, they round otherwise, or they are others."""

@@ -926,6 +926,21 @@ def reduced_once(texts: Texts, device: str, _folder: Path) -> None:
     torch.testing.assert_close(*weights)
 
 
+@trial("PIN708")
+def reduced_together(texts: Texts, device: str, _folder: Path) -> None:
+    """In a job of one process, what is reduced stays as it is."""
+    results: list[list[torch.Tensor]] = []
+    with job_of_one(device) as distributed:
+        for kind in ("before", "code"):
+            torch.manual_seed(3)
+            model, x = torch.nn.Sequential(*perceptron()).to(device), torch.ones(4, 8, device=device)
+            model(x).square().sum().backward()
+            texts.run(kind, 0, {"model": model, "dist": distributed})
+            gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+            results.append([*gradients, texts.run(kind, 1, {"model": model})["model"](x).detach()])
+    assert same(*results)
+
+
 @trial("PIN701")
 def with_tf32(texts: Texts, device: str, _folder: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4)).to(device)

@@ -175,8 +175,35 @@ def micro_steps(
 early = micro_steps(sizes=(500_000,))
 
 
+def averaging(
+    *,
+    count: int = 40,
+    message: tuple[str, int, int, int] | None = ("Float", 1000, 1000, 2),
+    called: str = "allreduce",
+    forward: bool = False,
+    large: int = 0,
+) -> Scene:
+    """A loop over parameters that adds up the gradient of each over all ranks: 12 us, every 20 us."""
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.op("aten::linear", start + 5, 8)
+        builder.kernel(start + 20, 50, launch=start + 9)
+        if forward:
+            builder.collective(start + 70, 5, launch=start + 16, called=called, message=message)
+        builder.op("autograd::engine::evaluate_function: MmBackward0", start + 25, 20, thread=AUTOGRAD)
+        builder.kernel(start + 80, 20, launch=start + 30, thread=AUTOGRAD)
+        for number in range(count + large):
+            at = start + 100 + 20 * number
+            builder.op("c10d::allreduce_", at, 16)
+            sent = message if number < count else ("Float", 500_000, 500_000, 2)
+            builder.collective(at + 8, 12, launch=at + 2, called=called, message=sent)
+        builder.call("cudaStreamSynchronize", start + 905, 80)
+
+    return scene
+
+
 FIRES = [
-    *((early, "PIN707"), (float32, "PIN701"), (turned, "PIN702"), (by_math, "PIN703")),
+    *((early, "PIN707"), (averaging(), "PIN708"), (float32, "PIN701"), (turned, "PIN702"), (by_math, "PIN703")),
     *((by_hand, "PIN703"), (unread, "PIN704"), (one_by_one, "PIN705"), (untried, "PIN706")),
 ]
 NEARLY = [
@@ -187,6 +214,12 @@ NEARLY = [
     (micro_steps(sizes=(512,)), "PIN707"),  # statistics of a normalization
     (micro_steps(sizes=(500_000,), forward=True), "PIN707"),  # tensor-parallel layers
     (micro_steps(sizes=(500_000,), called="allgather"), "PIN707"),
+    (averaging(count=19), "PIN708"),
+    (averaging(message=("Float", 500_000, 500_000, 2)), "PIN708"),
+    (averaging(message=None), "PIN708"),  # of unknown size
+    (averaging(called="allgather"), "PIN708"),
+    (averaging(forward=True), "PIN708"),  # tensor-parallel layers
+    (averaging(count=20, large=20), "PIN708"),
     (tf32, "PIN701"),
     (cublas_takes_others, "PIN701"),
     (halves, "PIN701"),
@@ -295,3 +328,16 @@ def test_gradients_are_reduced_once_less_for_each_pass_but_the_last() -> None:
     assert len(finding.evidence.edits.removed_works) == 2 * STEPS
     assert finding.saving is not None
     assert finding.saving.saving_ns == pytest.approx(260e3, rel=0.2)
+
+
+def test_small_reductions_become_one_with_the_work_of_all() -> None:
+    (finding,) = found(averaging())
+    assert finding.evidence.text == (
+        "40 collectives per step add up less than 1 MiB each, 156 KiB together: their starts alone are exposed for "
+        "468 µs, and the host takes 624 µs for them as traced"
+    )
+    edits = finding.evidence.edits
+    assert (len(edits.removed_works), len(edits.removed_ops)) == (39 * STEPS, 39 * STEPS)
+    assert {more for _, more in edits.prolonged} == {4 * 160.0}  # four passes over 160 kB, at 1 kB per ns
+    assert finding.saving is not None
+    assert finding.saving.saving_ns == pytest.approx(39 * 12e3, rel=0.1)

@@ -208,7 +208,17 @@ def test_kernels_that_are_at_work_take_as_long_in_one_call() -> None:
     assert sum(more for _, more in long.prolonged) == 22 * 2_000  # all of eleven repetitions of two kernels
 
 
+def test_what_joins_the_parts_is_spared_with_the_loop() -> None:
+    trace = read(samples)
+    (loop,) = find_loops(trace, details_of(trace).syncs.stalls)
+    joins = trace.ops.named("aten::stack".__eq__)
+    times = zip(trace.ops.start_ns[joins].tolist(), trace.ops.end_ns[joins].tolist(), strict=True)
+    assert [run.around for run in loop.runs] == [(each,) for each in times]
+
+
 def test_what_a_model_joins_by_itself_stays() -> None:
+    """A loop that begins a part of a step is not the one for which the step's other parts join tensors."""
+
     def joining(builder: TraceBuilder, start: float) -> None:
         at = repeated(builder, start + 5, ["aten::linear", "aten::cat", "my::op"], 8)
         at = backward(builder, at, ["aten::mm"], 1, weights=1)
@@ -217,6 +227,16 @@ def test_what_a_model_joins_by_itself_stays() -> None:
 
     (loop,) = loops(joining)
     assert loop.kind == "ops"
+    assert [len(run.around) for run in loop.runs] == [1] * 4
+
+
+def test_a_call_for_many_tensors_spares_none_that_joins_what_it_makes() -> None:
+    def norms(builder: TraceBuilder, start: float) -> None:
+        after_backward(builder, start, ops=["aten::linalg_vector_norm"])
+        op(builder, "aten::stack", start + 5 + EVERY * 32 + 3)
+
+    (loop,) = loops(norms)
+    assert not any(run.around for run in loop.runs)
 
 
 @pytest.mark.parametrize(

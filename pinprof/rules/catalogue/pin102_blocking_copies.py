@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.rules.rule import Change, Details, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Change, Details, Profile, Rule
 from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.tables import PAGEABLE
@@ -10,7 +10,7 @@ from pinprof.trace.tables import PAGEABLE
 FIX_OF_SMALL_COPIES = "Add non_blocking=True: the driver takes copies this small along with the call, pinned or not."
 
 
-def _blocking(details: Details, profile: Profile) -> Found:
+def _blocking(details: Details, profile: Profile) -> AllEvidence:
     """Look for blocking copies, except for copies of pageable memory that other rules find."""
     gpu, copy = details.trace.gpu, details.syncs.stalls.copy
     are_small = are_small_to_gpu(gpu, np.arange(len(gpu)))

@@ -2,13 +2,13 @@ import numpy as np
 
 from pinprof.ground.intervals import covered
 from pinprof.ground.units import counted, duration
-from pinprof.rules.rule import Change, Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Change, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
 from pinprof.rules.sums import idle_within, in_complete_steps
 from pinprof.trace.threads import PIN_OPS
 
 
-def _pin_then_copy(details: Details, profile: Profile) -> Found:
+def _pin_then_copy(details: Details, profile: Profile) -> AllEvidence:
     """Look for tensors that the main thread pins in the step, except in a DataLoader without workers."""
     ops = details.trace.ops
     chosen = (

@@ -1,10 +1,10 @@
 from pinprof.ground.units import duration, size
 from pinprof.rules.copies import many_small, of_places
-from pinprof.rules.rule import Change, Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Change, Details, Evidence, Profile, Rule
 from pinprof.rules.sums import Copies
 
 
-def _small(details: Details, profile: Profile) -> Found:
+def _small(details: Details, profile: Profile) -> AllEvidence:
     def evidence_of(copies: Copies) -> Evidence:
         launch = details.trace.links.launch[copies.rows]
         time = float(details.trace.calls.duration_ns[launch[launch != -1]].sum()) / profile.steps.count

@@ -6,7 +6,7 @@ from pinprof.ground.intervals import covered, union
 from pinprof.ground.units import rate
 from pinprof.prediction.pinning import LARGE_COPY_BYTES
 from pinprof.rules.copies import of_places
-from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Evidence, Profile, Rule
 from pinprof.rules.sums import Copies, copies_in_steps
 from pinprof.trace.tables import DIRECTIONS, DTOH, HTOD, MEMCPY, PINNED, Bools, Int64s, Trace
 
@@ -15,7 +15,7 @@ SLOW_LINK_GBPS = 10.0
 """A PCIe 3.0 x16 link carries 12 GB/s from pinned memory, and newer ones more: less is slow on any GPU of a server."""
 
 
-def _slow(details: Details, profile: Profile) -> Found:
+def _slow(details: Details, profile: Profile) -> AllEvidence:
     gpu, rows = details.trace.gpu, details.overlap.row
     pinned = (gpu.host_memory[rows] == PINNED) & (gpu.bytes[rows] >= LARGE_COPY_BYTES)
     rates = gpu.bytes[rows] / np.maximum(gpu.duration_ns[rows], 1)

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from pinprof.rules.rule import Change, Details, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Change, Details, Profile, Rule
 from pinprof.rules.wait_sites import search_waits, waits_of
 
 PATH_OF_DISTRIBUTIONS = "torch/distributions/"  # in the files whose code validates the arguments of a distribution
@@ -11,7 +11,7 @@ FIX_OF_VALIDATION = (
 )
 
 
-def _branches(details: Details, profile: Profile) -> Found:
+def _branches(details: Details, profile: Profile) -> AllEvidence:
     """Look for branches on values; what torch.distributions asks by itself has a fix of its own."""
     for evidence in search_waits("bool")(details, profile):
         places = {evidence.place, *(site.place for site in evidence.sites)}

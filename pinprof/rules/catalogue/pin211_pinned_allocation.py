@@ -1,10 +1,10 @@
 from pinprof.ground.units import duration, how_many
-from pinprof.rules.rule import Change, Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Change, Details, Evidence, Profile, Rule
 from pinprof.rules.sums import ops_of
 from pinprof.rules.wait_sites import search_waits
 
 
-def _allocated(details: Details, profile: Profile) -> Found:
+def _allocated(details: Details, profile: Profile) -> AllEvidence:
     """Look for pinned memory that is allocated or freed; without work of a GPU only the host's time is told."""
     if profile.withheld.drain is None:
         yield from search_waits("host_alloc")(details, profile)

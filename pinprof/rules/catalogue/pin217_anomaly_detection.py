@@ -1,12 +1,12 @@
 from dataclasses import replace
 
-from pinprof.rules.rule import Details, Edits, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Profile, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.spans.phases import nan_checks
 
 
-def _checks(details: Details, profile: Profile) -> Found:
+def _checks(details: Details, profile: Profile) -> AllEvidence:
     removed = Edits(removed_ops=frozenset(nan_checks(details.trace).tolist()))
     for evidence in search_waits("nan_check", are_one=True)(details, profile):
         yield replace(evidence, edits=evidence.edits | evidence.at_most | removed, at_most=Edits(), keep="")

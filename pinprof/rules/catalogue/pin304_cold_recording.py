@@ -1,9 +1,9 @@
 from pinprof.ground.units import counted, duration
-from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Evidence, Profile, Rule
 from pinprof.rules.sums import idle_within, in_complete_steps
 
 
-def _cold(details: Details, profile: Profile) -> Found:
+def _cold(details: Details, profile: Profile) -> AllEvidence:
     stalls = details.syncs.stalls
     loading = stalls.call[details.syncs.has_cause("module_load")]
     start, end = details.trace.calls.start_ns[loading], details.trace.calls.end_ns[loading]

@@ -1,7 +1,7 @@
 from pinprof.ground.units import duration
 from pinprof.replay.bound import Feed, feed_of
 from pinprof.rules.loading import SAFE_WORKERS, how_to_load_faster, ready_before_pinning_ns, with_workers
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 
 MIN_RECORDED_SHARE_OF_WAIT = 0.8
 """With a smaller share of the wait, the trace does not show how the step waits without the profiler."""
@@ -12,7 +12,7 @@ FIX_OF_PINNING = (
 )
 
 
-def _loader(details: Details, profile: Profile) -> Found:
+def _loader(details: Details, profile: Profile) -> AllEvidence:
     loader = details.loader
     if not loader.waits or profile.bound != "input" or loader.in_process:
         return

@@ -1,11 +1,11 @@
 from pinprof.ground.units import duration
 from pinprof.replay.bound import Feed, feed_of
 from pinprof.rules.loading import SAFE_WORKERS, with_workers
-from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Evidence, Profile, Rule
 from pinprof.rules.sums import idle_within
 
 
-def _in_process(details: Details, profile: Profile) -> Found:
+def _in_process(details: Details, profile: Profile) -> AllEvidence:
     loader = details.loader
     if not loader.in_process or not profile.steps.count:
         return

@@ -2,7 +2,7 @@ from pinprof.analyses.host_samples import CalledLine, measure_host
 from pinprof.ground.units import duration, percent
 from pinprof.replay.bound import feed_of
 from pinprof.rules.loading import ready_before_pinning_ns
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import at
 
 MIN_WORKER_SAMPLES = 30  # fewer samples do not tell one line from another
@@ -13,7 +13,7 @@ MIN_SHARE_OF_LINE = 0.5
 larger share of its time: to receive a batch takes less."""
 
 
-def _slow_line(details: Details, profile: Profile) -> Found:
+def _slow_line(details: Details, profile: Profile) -> AllEvidence:
     worker, step, feed = details.trace.info.worker, profile.step_ns, feed_of(details)
     sums = measure_host(worker)
     if worker is None or sums is None or not step or feed is None or sums.samples < MIN_WORKER_SAMPLES:

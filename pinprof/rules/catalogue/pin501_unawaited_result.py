@@ -1,11 +1,11 @@
 import numpy as np
 
-from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Evidence, Profile, Rule
 from pinprof.rules.snippets import AWAIT_BEFORE_READ, READ_AT_ONCE, SAFE_AWAIT
 from pinprof.rules.sums import copies_in_steps
 
 
-def _unawaited(details: Details, profile: Profile) -> Found:
+def _unawaited(details: Details, profile: Profile) -> AllEvidence:
     chosen = np.isin(details.overlap.row, details.hazards.unawaited)
     for copies in copies_in_steps(details, profile, chosen):
         yield Evidence(

@@ -2,11 +2,11 @@ from pinprof.analyses.syncs.causes import label_of
 from pinprof.ground.units import duration, how_many, listed
 from pinprof.prediction.graphs import capture_of
 from pinprof.rules.launching import MIN_IDLE_SHARE_OF_STEP, compiling, host_ops, how_to_launch, late_ns, pauses
-from pinprof.rules.rule import NO_EDITS, Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import NO_EDITS, AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 
 
-def _small_kernels(details: Details, profile: Profile) -> Found:
+def _small_kernels(details: Details, profile: Profile) -> AllEvidence:
     launches, late = profile.launches, late_ns(profile)
     late -= min(late, _other_work_ns(details, profile))
     late = min(late, launches.many_ns if launches else 0.0)

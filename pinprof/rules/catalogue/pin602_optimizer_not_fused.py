@@ -1,7 +1,7 @@
 from pinprof.ground.units import duration, how_many
 from pinprof.prediction.graphs import capture_of, fused_ns, fusible
 from pinprof.rules.launching import late_ns
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 
 MIN_OPTIMIZER_LAUNCHES = 20
 """Launches of an optimizer that a fused one is far below: it makes a few for all parameters of a kind."""
@@ -9,7 +9,7 @@ MIN_FUSED_SHARE_OF_STEP = 0.01
 """If no launch comes late, a fused optimizer has to spare at least this share of the step on the GPU."""
 
 
-def _optimizer(details: Details, profile: Profile) -> Found:
+def _optimizer(details: Details, profile: Profile) -> AllEvidence:
     late = late_ns(profile)
     phases = profile.launches.phases if profile.launches else ()
     phase = next((part for part in phases if part.name == "optimizer"), None)

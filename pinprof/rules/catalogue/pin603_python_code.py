@@ -13,7 +13,7 @@ from pinprof.prediction.pinning import freed_batches
 from pinprof.rules.copies import many_small
 from pinprof.rules.launching import late_ns, pauses
 from pinprof.rules.remedies import remedy_of, remedy_of_line
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import MAX_THINGS_NAMED, at, idle_within
 from pinprof.trace.lines import PauseCode, Place
 from pinprof.trace.spans.idle_times import python_in_nodes
@@ -42,7 +42,7 @@ FREEING_LINE = re.compile(r"(async )?for |del ")
 """A line that calls nothing itself: memory is freed there, such as a batch that workers shared (munmap)."""
 
 
-def _python(details: Details, profile: Profile) -> Found:
+def _python(details: Details, profile: Profile) -> AllEvidence:
     pause, late, step = profile.pause, late_ns(profile), profile.step_ns
     if not late or not step:
         return

@@ -1,7 +1,7 @@
 from pinprof.analyses.hazards import IN_PLACE_OP
 from pinprof.ground.units import duration, how_many, shortened
 from pinprof.rules.launching import host_ops, late_ns
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import LONGEST_NAMED_CHARS
 from pinprof.trace.spans.phases import NODE_PREFIX
 
@@ -11,7 +11,7 @@ FIX_OF_WRITES = (
 )
 
 
-def _on_the_host(details: Details, profile: Profile) -> Found:
+def _on_the_host(details: Details, profile: Profile) -> AllEvidence:
     late, rows, ops = late_ns(profile), host_ops(details), details.trace.ops
     if not late:
         return

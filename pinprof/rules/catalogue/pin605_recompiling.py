@@ -1,7 +1,7 @@
 import re
 
 from pinprof.ground.units import counted, duration, listed
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import at
 from pinprof.trace.lines import Place
 from pinprof.trace.links import step_at
@@ -14,7 +14,7 @@ COMMENT_OF_GUARD = re.compile(r"(?<!\s)\s+# ")
 """Begins the source line that torch adds to a guard."""
 
 
-def _compiling(details: Details, profile: Profile) -> Found:
+def _compiling(details: Details, profile: Profile) -> AllEvidence:
     trace = details.trace
     whole, again = trace.steps.whole, compiles_again(trace)
     if not profile.step_ns or not again.any():

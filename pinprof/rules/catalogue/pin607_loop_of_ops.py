@@ -8,7 +8,7 @@ import numpy as np
 from pinprof.ground.units import counted, duration, how_many, listed, percent, shortened
 from pinprof.rules.launching import late_ns
 from pinprof.rules.loops import NORM_OPS, Loop, LoopKind, find_loops, in_one_call, place_of_loop
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule, as_one
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, MAX_THINGS_NAMED
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import Trace
@@ -38,7 +38,7 @@ FIX_OF_LOOP: dict[LoopKind, str] = {
 }
 
 
-def _loops(details: Details, profile: Profile) -> Found:
+def _loops(details: Details, profile: Profile) -> AllEvidence:
     places: defaultdict[tuple[LoopKind, Place], list[Loop]] = defaultdict(list)
     trace = details.trace
     loops = [loop for loop in find_loops(trace, details.syncs.stalls) if _is_short(trace, loop)]

@@ -3,7 +3,7 @@ import numpy as np
 from pinprof.ground.units import counted, duration, how_many
 from pinprof.prediction.edits import NotedPauses
 from pinprof.rules.launching import collecting
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import at, idle_within, in_complete_steps
 from pinprof.trace.callers import places_of, users_of
 from pinprof.trace.lines import Place
@@ -17,7 +17,7 @@ MIN_COLLECTIONS = 2
 """A generation that is collected less often in the timed steps shows no rate: the next time may be far away."""
 
 
-def _collecting(details: Details, profile: Profile) -> Found:
+def _collecting(details: Details, profile: Profile) -> AllEvidence:
     if evidence := _called(details, profile) or _noted(details, profile):
         yield evidence
 

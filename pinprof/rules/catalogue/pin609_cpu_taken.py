@@ -1,12 +1,12 @@
 from pinprof.ground.units import duration, percent
-from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Evidence, Profile, Rule
 
 MIN_OFF_CPU_SHARE_OF_STEP = 0.05
 """A thread that has to wait for its CPU for a smaller share of the step is not worth a finding: other processes of an
 idle machine make some 1 %."""
 
 
-def _off_cpu(details: Details, profile: Profile) -> Found:
+def _off_cpu(details: Details, profile: Profile) -> AllEvidence:
     run, step, busy = details.trace.run, profile.step_ns, profile.steps.busy_ns
     if run is None or not step or not run.stops.steps or busy is None:
         return

@@ -3,7 +3,7 @@ import numpy as np
 from pinprof.ground.intervals import contains
 from pinprof.ground.units import duration, how_many
 from pinprof.rules.launching import late_ns
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import in_complete_steps, times_of_ops
 from pinprof.trace.spans.phases import ADD_OPS, TO_WEIGHT
 from pinprof.trace.tables import NONE, Int64s, Trace
@@ -15,7 +15,7 @@ ENGINE_PREFIX = "autograd::engine::"
 MIN_OPS_SHARE_OF_STEP = 0.02
 
 
-def _zeros(details: Details, profile: Profile) -> Found:
+def _zeros(details: Details, profile: Profile) -> AllEvidence:
     trace, per = details.trace, profile.steps.divisor
     zeros = _zeroed(trace)
     adds = _first_adds(trace, zeros)

@@ -4,7 +4,7 @@ import numpy as np
 
 from pinprof.ground.units import duration, how_many, listed
 from pinprof.rules.launching import late_ns
-from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Evidence, Profile, Rule
 from pinprof.rules.sums import at, in_complete_steps
 from pinprof.trace.links import step_at
 from pinprof.trace.metadata.run_log import CompilerNote
@@ -14,7 +14,7 @@ from pinprof.trace.tables import Trace
 MAX_BREAKS_NAMED = 4
 
 
-def _breaks(details: Details, profile: Profile) -> Found:
+def _breaks(details: Details, profile: Profile) -> AllEvidence:
     run, late = details.trace.run, late_ns(profile)
     if run is None or not run.graph_breaks or not late:
         return

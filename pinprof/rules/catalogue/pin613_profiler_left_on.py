@@ -1,7 +1,7 @@
-from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Evidence, Profile, Rule
 
 
-def _profiled(details: Details, profile: Profile) -> Found:  # noqa: ARG001  every rule is asked the same way
+def _profiled(details: Details, profile: Profile) -> AllEvidence:  # noqa: ARG001  every rule is asked the same way
     if profile.info.profiled:
         yield Evidence(
             0.0,

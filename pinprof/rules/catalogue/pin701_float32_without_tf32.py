@@ -1,7 +1,7 @@
 import numpy as np
 
 from pinprof.ground.units import counted, duration, shortened
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.links import follow, within
 from pinprof.trace.tables import Bools, Int64s, Trace
@@ -15,7 +15,7 @@ DEFAULT_OF_TF32 = {
 }
 
 
-def _precision(details: Details, profile: Profile) -> Found:
+def _precision(details: Details, profile: Profile) -> AllEvidence:
     trace = details.trace
     if not any((device.major or 0) >= MAJOR_WITH_TF32 for device in trace.info.devices):
         return

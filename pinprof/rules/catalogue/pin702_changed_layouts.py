@@ -1,7 +1,7 @@
 import re
 
 from pinprof.ground.units import counted, duration, percent
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.sums import kernels_in_steps, matters, named, per_step
 from pinprof.trace.vendors import LAYOUT_CHANGE
@@ -10,7 +10,7 @@ SHORT_KERNEL_NAME = re.compile(r"\b(\w+)[<(]")
 MAX_KERNELS_NAMED = 3
 
 
-def _layouts(details: Details, profile: Profile) -> Found:
+def _layouts(details: Details, profile: Profile) -> AllEvidence:
     trace = details.trace
     rows = kernels_in_steps(trace)
     changes = trace.gpu.named(LAYOUT_CHANGE.search)[rows]

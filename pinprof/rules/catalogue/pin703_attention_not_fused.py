@@ -4,7 +4,7 @@ import numpy as np
 
 from pinprof.ground.intervals import distinct
 from pinprof.ground.units import counted, duration
-from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Evidence, Profile, Rule
 from pinprof.rules.sums import aten, in_complete_steps, launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.links import outermost
@@ -30,7 +30,7 @@ class _Attention(NamedTuple):
     last: Int64s
 
 
-def _attention(details: Details, profile: Profile) -> Found:
+def _attention(details: Details, profile: Profile) -> AllEvidence:
     trace = details.trace
     rows = np.flatnonzero(trace.ops.named(MATH_ATTENTION.__eq__))
     rows = rows[in_complete_steps(trace, trace.ops.start_ns[rows])]
@@ -40,7 +40,7 @@ def _attention(details: Details, profile: Profile) -> Found:
             yield from _evidence(details, profile, attention)
 
 
-def _evidence(details: Details, profile: Profile, attention: _Attention) -> Found:
+def _evidence(details: Details, profile: Profile, attention: _Attention) -> AllEvidence:
     trace, ops = details.trace, details.trace.ops
     rows = launched_kernels(trace)
     launch = trace.links.launch[rows]

@@ -1,11 +1,11 @@
 from pinprof.ground.units import counted, listed
-from pinprof.rules.rule import Details, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Evidence, Profile, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
 
 MIN_UNREAD_ELEMENTS = 100_000  # numbers of gradients: fewer cost a step nothing that can be told
 
 
-def _unread(details: Details, profile: Profile) -> Found:  # noqa: ARG001  every rule is asked the same way
+def _unread(details: Details, profile: Profile) -> AllEvidence:  # noqa: ARG001  every rule is asked the same way
     unread = profile.info.unread
     if unread is None or unread.elements < MIN_UNREAD_ELEMENTS:
         return

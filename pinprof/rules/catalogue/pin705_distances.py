@@ -3,7 +3,7 @@ import re
 import numpy as np
 
 from pinprof.ground.units import counted, duration
-from pinprof.rules.rule import Change, Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Change, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import launched_kernels, matters, per_step
 from pinprof.trace.callers import usual_place
 
@@ -12,7 +12,7 @@ EUCLIDEAN_KERNEL = re.compile(r"cdist_(?:backward_)?kernel_cuda_impl<.*dists<\w+
 BACKWARD_KERNEL = "cdist_backward"
 
 
-def _distances(details: Details, profile: Profile) -> Found:
+def _distances(details: Details, profile: Profile) -> AllEvidence:
     trace = details.trace
     rows = launched_kernels(trace)
     rows = rows[trace.gpu.named(EUCLIDEAN_KERNEL.search)[rows]]

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 
 from pinprof.ground.units import counted, duration
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.snippets import PLAIN_TRAINING
 from pinprof.rules.sums import aten, launched_kernels, per_step
 from pinprof.trace.links import within
@@ -15,7 +15,7 @@ MAX_DEVIATION_OF_STEPS = 0.05
 CONVOLUTION_OPS = aten("cudnn_convolution cudnn_convolution_transpose convolution_backward")
 
 
-def _untried(details: Details, profile: Profile) -> Found:
+def _untried(details: Details, profile: Profile) -> AllEvidence:
     trace = details.trace
     if trace.info.tries_convolutions is not False:
         return

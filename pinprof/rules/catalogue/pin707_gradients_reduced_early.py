@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pinprof.ground.units import counted, duration, how_many
-from pinprof.rules.rule import Details, Edits, Evidence, Found, Profile, Rule
+from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.sums import per_step
 from pinprof.trace.callers import usual_place
 from pinprof.trace.collectives import MESSAGE, is_collective_kernel
@@ -20,7 +20,7 @@ REDUCING_KERNEL = re.compile(r"(?i)all_?reduce|reduce_?scatter")
 """What names a collective that adds up, or the kernel of one."""
 
 
-class _Reductions(NamedTuple):
+class Reductions(NamedTuple):
     """Collectives of complete steps that may add up gradients, in order of launch."""
 
     rows: Int64s  # in `Trace.gpu`
@@ -28,7 +28,7 @@ class _Reductions(NamedTuple):
     forward: Int64s  # how much work of forward passes was launched before each: it shows which backward pass each is in
 
 
-def _reductions(trace: Trace) -> _Reductions:
+def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
     """Return the collectives that may add up gradients, by their names, and by their sizes as far as these are known.
 
     Those of a process group that also adds up in forward passes are left out: it is one of tensor-parallel layers.
@@ -39,7 +39,7 @@ def _reductions(trace: Trace) -> _Reductions:
     others[launch[rows]] = False
     rows = rows[trace.steps.holds(trace.links.activity_step[rows])]
     rows = rows[np.argsort(trace.links.launched_ns[rows], kind="stable")]
-    rows = rows[[_adds_up(trace, row) for row in rows.tolist()]]
+    rows = rows[[_adds_up(trace, row, least_elements) for row in rows.tolist()]]
     computing = np.flatnonzero(others)
     before = np.searchsorted(trace.calls.start_ns[computing], trace.links.launched_ns[rows]) - 1
     rows, computed = rows[before >= 0], phase[computing]
@@ -47,14 +47,14 @@ def _reductions(trace: Trace) -> _Reductions:
     of_layers = group[(behind == FORWARD) & (group != NONE)]
     chosen = (behind != FORWARD) & ~np.isin(group, of_layers)
     forward = trace.calls.start_ns[computing[computed == FORWARD]]
-    return _Reductions(rows[chosen], behind[chosen], np.searchsorted(forward, trace.links.launched_ns[rows[chosen]]))
+    return Reductions(rows[chosen], behind[chosen], np.searchsorted(forward, trace.links.launched_ns[rows[chosen]]))
 
 
-def _adds_up(trace: Trace, row: int) -> bool:
+def _adds_up(trace: Trace, row: int, least_elements: int) -> bool:
     gpu, message = trace.gpu, trace.gpu.message[row]
     called = gpu.names[gpu.collective[row]] if gpu.collective[row] != NONE else gpu.name_of(row)
     match = MESSAGE.fullmatch(gpu.names[message]) if message != NONE else None
-    return bool(REDUCING_KERNEL.search(called)) and (match is None or int(match[2]) >= MIN_GRADIENT_ELEMENTS)
+    return bool(REDUCING_KERNEL.search(called)) and (match is None or int(match[2]) >= least_elements)
 
 
 class _Pass(NamedTuple):
@@ -68,7 +68,7 @@ class _Pass(NamedTuple):
         return list(zip(trace.gpu.name[self.rows].tolist(), trace.gpu.message[self.rows].tolist(), strict=True))
 
 
-def _reduced_early(details: Details, profile: Profile) -> Found:
+def _reduced_early(details: Details, profile: Profile) -> AllEvidence:
     trace = details.trace
     updates = [list(passes) for _, passes in groupby(_passes(trace), key=lambda one: one.update)]
     micro = [passes for passes in updates if len(passes) > 1 and len({tuple(one.names(trace)) for one in passes}) == 1]
@@ -90,7 +90,7 @@ def _reduced_early(details: Details, profile: Profile) -> Found:
 
 def _passes(trace: Trace) -> Iterator[_Pass]:
     """Yield the backward passes of complete steps that reduce gradients; none where no optimizer is marked."""
-    marks, (rows, phase, forward) = trace.annotations, _reductions(trace)
+    marks, (rows, phase, forward) = trace.annotations, reductions_of(trace, MIN_GRADIENT_ELEMENTS)
     updates = np.sort(marks.start_ns[optimizer_marks(marks, "step")])
     rows, forward = rows[phase == BACKWARD], forward[phase == BACKWARD]
     places = list(zip(np.searchsorted(updates, trace.links.launched_ns[rows]).tolist(), forward.tolist(), strict=True))
