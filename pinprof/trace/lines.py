@@ -79,6 +79,7 @@ class Context:
     before: tuple[int, ...]
     after: tuple[int, ...]
     line: int  # index into `Contexts.lines`, -1 where none was certain
+    most: int  # how many waits of a step had this context, at most
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Watching was without the profiler. Each side may have waits that the other lacks
 of a synchronize that a library calls, and a watched copy may be too small to stall.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain
@@ -277,9 +277,10 @@ line."""
 def lines_of_waits(trace: Trace, stalls: Stalls) -> Lines:
     """Return per stall the source line that was recorded or watched for it, None where none is certain.
 
-    The order of the waits in the watched steps decides, as long as no context contradicts it; where it decides nothing
-    the context does, unless watching saw another line that may run the same op. Lines that were recorded without
-    contexts go by the order of the waits in a step with as many.
+    The order of the waits in the watched steps decides, unless a context contradicts it. If the order decides nothing,
+    the context does, unless watching saw another line that may run the same op. Where watching kept no order, a whole
+    context decides in spite of that, if no more waits of the step have it than had it when lines were recorded. Lines
+    that were recorded without contexts go by the order of the waits in a step with as many.
     """
     kinds = kinds_of_calls(trace, stalls.call)
     by_step: dict[tuple[WaitKind, int], list[int]] = defaultdict(list)
@@ -305,9 +306,11 @@ def lines_of_waits(trace: Trace, stalls: Stalls) -> Lines:
         }
         if not all(_fits(by_context[wait], by_order[wait]) for wait in stalls_of):
             continue
-        has_rival = watched.has_rival(kind)
+        has_rival, alike = watched.has_rival(kind), Counter(waits.around[wait] for wait in stalls_of)
         for wait, own in stalls_of.items():
-            line = agreed(by_order[wait]) or (None if has_rival else by_context[wait])
+            around = waits.around[wait]
+            is_certain = not has_rival or (not watched.sequences and alike[around] <= contexts.most[kind, around])
+            line = agreed(by_order[wait]) or (by_context[wait] if is_certain else None)
             for stall in own:
                 result[stall] = line
     return result
@@ -327,10 +330,13 @@ class RecordedContexts:
         recorded = (*contexts.lines, None)  # the last for waits without a line
         self.lines: dict[WaitKind, Lines] = defaultdict(list)
         """The lines of all recorded waits by kind, None for waits without a line."""
+        self.most: Counter[tuple[WaitKind, Around]] = Counter()
+        """How many waits of a step had a whole context, at most."""
         found: dict[tuple[object, ...], Lines] = defaultdict(list)
         for wait in contexts.waits:
             kind = WaitKind(wait.op, wait.thread)
             self.lines[kind].append(recorded[wait.line])
+            self.most[kind, (wait.before, wait.after)] += wait.most
             for key in _keys(kind, (wait.before, wait.after)):
                 found[key].append(recorded[wait.line])
         self._found = {key: agreed(lines) for key, lines in found.items()}

@@ -1,6 +1,6 @@
 """Finds the lines of waits by marks in a trace, and what is stored with each: its order, and the ops around it."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
@@ -138,10 +138,10 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
     kinds = kinds_of_calls(trace, stalls.call)
     for stall in np.flatnonzero(trace.steps.holds(stalls.call_step) & ~stalls.profiler).tolist():
         stalls_of[int(waits.wait[stall])].append(stall)
-    found = dict.fromkeys(
-        (kinds[first], waits.around[wait], agreed(lines[stall] for stall in (first, *others)))
-        for wait, (first, *others) in stalls_of.items()
-    )
+    found: dict[tuple[WaitKind, Around, SourceLine | None], Counter[int]] = defaultdict(Counter)
+    for wait, (first, *others) in stalls_of.items():
+        line = agreed(lines[stall] for stall in (first, *others))
+        found[kinds[first], waits.around[wait], line][int(stalls.call_step[first])] += 1
     used = sorted({name for _, around, _ in found for side in around for name in side} - {END_OF_STEP})
     code_of = {name: code for code, name in enumerate(used)} | {END_OF_STEP: END_OF_STEP}
     index = {line: number for number, line in enumerate(dict.fromkeys(line for *_, line in found if line))}
@@ -152,8 +152,9 @@ def learn_contexts(trace: Trace, stalls: Stalls, lines: Sequence[SourceLine | No
             tuple(code_of[name] for name in before),
             tuple(code_of[name] for name in after),
             index[line] if line else NONE,
+            max(in_step.values()),
         )
-        for kind, (before, after), line in found
+        for (kind, (before, after), line), in_step in found.items()
     )
     return Contexts(tuple(names[name] for name in used), tuple(index), tuple(contexts))
 
