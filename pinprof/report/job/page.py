@@ -79,7 +79,7 @@ def _job(ranks: Ranks, parts: Sequence[RankPart], drawn: Mapping[int, Analysis])
     doubt_section = view.doubts(ranks, parts)
     pieces = [
         top("heading-job", view.title(ranks), _recorded_on(parts), links),
-        *_headline(ranks),
+        *_headline(ranks, parts),
         *(note(f"{capitalized(words)}.") for words in (view.why_long(ranks, parts), view.traffic_line(ranks)) if words),
         *map(note, ranks.choice),
         on_page(doubt_section) if doubt_section.notes else "",
@@ -97,10 +97,9 @@ def _recorded_on(parts: Sequence[RankPart]) -> str:
     return " · ".join(", ".join(values) for values in (gpus, torch, recorded[:3]) if values)
 
 
-def _headline(ranks: Ranks) -> Iterator[Markup]:
-    said, _, reason = view.verdict_line(ranks).partition(": ")
-    yield Markup('<p class="headline">{}.</p>').format(inline_html(said))
-    why = inline_html(f"{capitalized(reason)}. ") if reason else ""
+def _headline(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[Markup]:
+    yield Markup('<p class="headline">{}.</p>').format(inline_html(view.headline(ranks, parts)))
+    why = inline_html(f"{reason}. ") if (reason := view.why(ranks)) else ""
     link = Markup('<p>{}<strong><a href="#trace-1">See what rank {} does.</a></strong></p>')
     yield link.format(why, ranks.shown_rank)
 

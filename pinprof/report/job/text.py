@@ -78,7 +78,9 @@ def _brief(ranks: Ranks, parts: Sequence[RankPart]) -> Iterator[RenderableType]:
     yield Text(view.title(ranks), "dim")
     for remark in ranks.choice:
         yield Text(printable(remark))
-    yield Text(printable(f"{view.verdict_line(ranks)}."), "bold")
+    yield Text(printable(f"{view.headline(ranks, parts)}."), "bold")
+    if reason := view.why(ranks):
+        yield hanging(Text("  "), Text(printable(f"{reason}.")))
     longest_first = view.longest_alone_first(ranks.rows)
     alone = [f"rank {row.rank} {duration(row.alone_ns)}" for row in longest_first if row.alone_ns]
     if alone:

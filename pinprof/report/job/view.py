@@ -14,6 +14,7 @@ from pinprof.report.trace.first_screen import first_screen
 from pinprof.report.trace.verdict import known_headline
 from pinprof.report.view import Fact, ReportTable, Section
 from pinprof.report.words import NOTHING, capitalized, effect_and_remedy, place, with_more_sites
+from pinprof.verdict.step_limits import LIMITS
 
 MAX_GROUP_CHARS = 32
 MAX_RANK_ROWS = 32
@@ -69,6 +70,22 @@ def slowest_of(ranks: Ranks) -> RankRow | None:
     return next((row for row in ranks.rows if row.rank == ranks.slowest_rank), None)
 
 
+def headline(ranks: Ranks, parts: Sequence[RankPart]) -> str:
+    """Return in at most fifteen words which rank holds up the others and by how much, or else what bounds the step."""
+    who, _, _ = verdict_line(ranks).partition(": ")
+    shown = _shown_part(ranks, parts)
+    cause = shown.findings.verdict.cause if shown and ranks.slowest_rank is None else None
+    if shown is None or cause is None or not shown.profile.step_ns:
+        return who
+    return f"{LIMITS[cause].word}: {duration(shown.profile.step_ns)} per step, and {who[0].lower()}{who[1:]}"
+
+
+def why(ranks: Ranks) -> str:
+    """Return what the headline leaves out of the verdict: the reason and who comes last; empty if there is no more."""
+    _, _, reason = verdict_line(ranks).partition(": ")
+    return capitalized(reason)
+
+
 def verdict_line(ranks: Ranks) -> str:
     """Return which rank holds up the others, by how much and why, without the last full stop."""
     slowest = slowest_of(ranks)
@@ -115,9 +132,13 @@ def who_comes_last(ranks: Ranks) -> str:
 
 def why_long(ranks: Ranks, parts: Sequence[RankPart]) -> str | None:
     """Return why the step of the shown rank is as long as it is; None if that is not known."""
-    of_shown = next((part for number, part in enumerate(parts) if number_of(part, number) == ranks.shown_rank), None)
+    of_shown = _shown_part(ranks, parts)
     reason = known_headline(first_screen(of_shown.profile, of_shown.findings)) if of_shown else None
     return f"on rank {ranks.shown_rank}, {reason}" if reason else None
+
+
+def _shown_part(ranks: Ranks, parts: Sequence[RankPart]) -> RankPart | None:
+    return next((part for number, part in enumerate(parts) if number_of(part, number) == ranks.shown_rank), None)
 
 
 def shown_rank_line(ranks: Ranks) -> str:

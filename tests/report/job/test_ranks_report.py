@@ -17,7 +17,7 @@ from pinprof.ranks.rank import Alone, RankPart, Ranks, measure_rank
 from pinprof.report.job.heat_map import MIN_RANKS_OF_HEAT_MAP, drawn_lines, heat_map
 from pinprof.report.job.page import to_html
 from pinprof.report.job.text import MAX_LISTED_RANKS, job_to_text, to_brief
-from pinprof.report.job.view import clocks_line, rank_numbers, why_nobody
+from pinprof.report.job.view import clocks_line, headline, rank_numbers, why_nobody
 from pinprof.report.trace.json import traces_to_json
 from pinprof.report.trace.text import to_brief as brief_text
 from pinprof.rules.rule import Finding, Findings
@@ -172,7 +172,8 @@ def test_a_balanced_job_names_nobody_and_shows_the_rank_that_needs_longest_alone
     assert "rank step alone traced" in " ".join(text.split())
     assert "rank step alone traced GPU busy" in read.text
     assert "No rank holds up the others: each would need about the same step alone, 315 to 317 µs" in text
-    assert "No rank holds up the others" in read.text
+    assert headline(ranks, parts).endswith(" per step, and no rank holds up the others")
+    assert headline(ranks, parts) in read.text
     assert "all ranks torch.cuda.synchronize() waits for the GPU" in read.text
     assert "slowest" not in read.text
     for said in (text, read.text):
@@ -256,7 +257,8 @@ def test_the_short_report_on_a_job_begins_with_who_holds_it_up(tmp_path: Path) -
     ranks = compare_ranks(parts)
     head, verdict, *lines = to_brief(ranks, parts, width=300).splitlines()
     assert head == "4 ranks of one job"
-    assert verdict.startswith("Rank 2 holds up the others by ")
+    assert verdict == f"Rank 2 holds up the others by {duration(ranks.skew_ns)} per step."
+    assert lines[0].split() == f"I{REASON[1:]}.".split()
     alone = next(line for line in lines if "if the rank waited for no other: " in line)
     assert alone.split(": ")[1].startswith("rank 2 ")
     assert alone.count("rank ") == 5
