@@ -81,7 +81,7 @@ def headline(ranks: Ranks, parts: Sequence[RankPart]) -> str:
 
 
 def why(ranks: Ranks) -> str:
-    """Return what the headline leaves out of the verdict: the reason and who comes last; empty if there is no more."""
+    """Return what the headline leaves out of the verdict: the reason and who comes last, or an empty text."""
     _, _, reason = verdict_line(ranks).partition(": ")
     return capitalized(reason)
 
