@@ -17,7 +17,7 @@ LANES = {
     6: (64.0, 242 / 256),
 }
 """By generation of PCI Express: 10^9 bits per second and lane, and the share of the bits that the encoding leaves for
-data (of generation 6: the bytes of a flit of 256 that are not check sums)."""
+data. Generation 6 sends flits of 256 bytes; 242 of them are not check sums."""
 REACHED_GBPS = {3: 12.0, 4: 25.0, 5: 55.0}
 """The rate of copies of pinned memory on 16 lanes, by generation: 12.3 GB/s on a V100, 25.1 on an A100 (nvbandwidth
 #42) and 55.6 on an H100 (nvbandwidth, `host_to_device_memcpy_ce`)."""
@@ -70,7 +70,7 @@ def link_of_gpus(names: Iterable[str | None]) -> Link | None:
 
 
 def _link_of(name: str) -> Link | None:
-    if QUADRO.search(name):  # of the same numbers as newer ones
+    if QUADRO.search(name):  # before `MODELS`: newer cards have the same numbers
         return pcie(3, 16)
     model = name.strip()
     while (shorter := VENDOR.sub("", model)) != model:

@@ -41,8 +41,8 @@ def measure_files(
     """Yield each file with what was measured of it, as soon as that is done.
 
     Each process reads its files itself, one after the other, and returns a `RankPart` of some ten kB. `workers` is the
-    number of processes, by default one for each core. `machine` is as for `find`. A file that is not a trace, or that
-    kills its process, does not affect the others.
+    number of processes, by default one for each core. `machine` is as for `measure_rank`. A file that is not a
+    trace, or that kills its process, does not affect the others.
     """
     if len(paths) == 1 or any(path.startswith(URL_OF_THIS_PROCESS) for path in paths):
         for path in paths:

@@ -21,7 +21,7 @@ from pinprof.trace.tables import NONE, Int64s, Trace
 MAIN_SHARE_OF_CALLER: Final = 0.5
 """A function that takes a larger share of its caller's time than this is where the time goes."""
 PROFILERS: Final = ("torch/profiler/", *OWN_FILES)
-"""Files of profilers: without a profiler the step does not have their time."""
+"""Files of profilers: a step without a profiler spends no time in them."""
 WRAPPER_FUNCTIONS: Final = frozenset(
     {"_call_impl", "_wrapped_call_impl", "decorate_context", "wrapper", "wrapped", "inner", "__call__", "__enter__"}
 )
@@ -71,9 +71,9 @@ def _tree_of(trace: Trace, pauses: Intervals, complete: Intervals) -> _Tree | No
     rows = np.flatnonzero(wall)
     hooks = functions.times(of_backward)
     paused = np.zeros(len(functions), np.int64)
-    for chosen, times in ((of_main, subtract(pauses, hooks)), (of_backward, pauses)):  # meanwhile the main thread waits
-        rows_left = rows[chosen[rows]]
-        paused[rows_left] = covered(times, functions.start_ns[rows_left], functions.end_ns[rows_left])
+    for of_thread, times in ((of_main, subtract(pauses, hooks)), (of_backward, pauses)):  # during hooks, main waits
+        in_thread = rows[of_thread[rows]]
+        paused[in_thread] = covered(times, functions.start_ns[in_thread], functions.end_ns[in_thread])
     if not paused.any():
         return None
     own = paused.copy()
@@ -112,10 +112,10 @@ class _Key(NamedTuple):
     """Identifies a place: the user's function, what it calls, and the library's functions and package."""
 
     user: int  # a node, -1 for none
-    called: int  # the node that the user's function calls, -1 for itself
+    called: int  # the node that the user's function calls; -1 for the function's own code
     library: tuple[str, ...]
     package: str
-    node: int = NONE  # the library's function; -1 where its time belongs to the function that calls it
+    node: int = NONE  # the library's function; -1 if the time is its caller's
 
     @property
     def is_own_code(self) -> bool:
@@ -144,9 +144,9 @@ class _Walk:
             else:
                 times[key] += ns
         for parts in own.values():
-            times[self._most_of_own(parts)] += sum(ns for _, ns in parts)
+            times[self._main_key(parts)] += sum(ns for _, ns in parts)
         merged: dict[tuple[Place, str, str], PauseCode] = {}
-        for key, ns in sorted(times.items(), key=lambda item: -item[1]):  # the first names the innermost function
+        for key, ns in sorted(times.items(), key=lambda item: -item[1]):  # the longest names the innermost function
             place, first = self._place(key), key.library[0] if key.library else ""
             known = merged.get((place, key.package, first))
             merged[place, key.package, first] = (
@@ -154,8 +154,8 @@ class _Walk:
             )
         return sorted(merged.values(), key=lambda code: -code.ns)
 
-    def _most_of_own(self, parts: list[tuple[_Key, float]]) -> _Key:
-        """Return the key of a function of the program: with the builtin that takes most of its time, if one does."""
+    def _main_key(self, parts: list[tuple[_Key, float]]) -> _Key:
+        """Return one key for a function of the program; it names a builtin that takes more than half of the time."""
         by_called: defaultdict[str, float] = defaultdict(float)
         for key, ns in parts:
             by_called[self._builtin(key)] += ns
@@ -177,8 +177,8 @@ class _Walk:
             place = frame(name)
             if place is not None and place.file.startswith(PROFILERS):
                 continue
-            if self._is_users(node):
-                user, called = (node, NONE) if self._begins(node, user) else (user, called)
+            if self._is_of_user(node):
+                user, called = (node, NONE) if self._is_own_place(node, user) else (user, called)
                 yield _Key(user, called if called != NONE and self._is_plain_builtin(called) else NONE, (), ""), own
             elif is_torch_builtin(name):
                 self.outside_ns += own
@@ -186,8 +186,8 @@ class _Walk:
                 called = node if user != NONE else NONE
                 yield _Key(user, called, (), ""), own
             else:
-                within = called != NONE and not self._is_plain_builtin(called)
-                called = node if user != NONE and not within else called
+                in_library = called != NONE and not self._is_plain_builtin(called)
+                called = node if user != NONE and not in_library else called
                 if place is not None and not self._tree.launches[node]:
                     callbacks = self._called_back(node)
                     yield self._of_library(node, user, called, place, callbacks)
@@ -197,27 +197,27 @@ class _Walk:
                 yield _Key(user, called, label, _package(place)), own
             open_nodes += [(child, user, called) for child in self._children[node]]
 
-    def _is_users(self, node: int) -> bool:
+    def _is_of_user(self, node: int) -> bool:
         place = frame(self._name(node))
         return place is not None and is_user_file(place.file)
 
-    def _begins(self, node: int, user: int) -> bool:
+    def _is_own_place(self, node: int, user: int) -> bool:
         """Return whether a function of the program is a place of its own, not a part of the function that calls it."""
         place, around = frame(self._name(node)), frame(self._name(user)) if user != NONE else None
         is_part = place is not None and place.function in ANONYMOUS_SCOPES
         return not (is_part and around is not None and place is not None and around.file == place.file)
 
     def _is_plain_builtin(self, node: int) -> bool:
-        """Return whether a node is a builtin of Python: it is the work of the code that calls it."""
+        """Return whether a node is a builtin of Python, whose time counts as that of its caller."""
         name = self._name(node)
         return name.startswith("<") and frame(name) is None and not is_torch_builtin(name)
 
     def _called_back(self, node: int) -> list[int]:
-        """Return the functions of the program that a library's function calls, the outermost of each."""
+        """Return the functions of the program that a library's function calls back, without their callees."""
         callbacks, within = [], list(self._children[node])
         while within:
             inner = within.pop()
-            if self._is_users(inner):
+            if self._is_of_user(inner):
                 callbacks.append(inner)
             else:
                 within += self._children[inner]
@@ -230,7 +230,7 @@ class _Walk:
 
         `callbacks` are the functions of the program that it calls back; they have a time of their own.
         """
-        outside = self._outside(node)
+        outside = self._torch_builtins_ns(node)
         self.outside_ns += outside
         inner = self._innermost(node)
         names = [at.function for at in (place, frame(self._name(inner))) if at is not None and not _says_nothing(at)]
@@ -238,9 +238,11 @@ class _Walk:
         of_program = sum(float(self._tree.paused_ns[callback]) for callback in callbacks)
         return key, float(self._tree.paused_ns[node]) - outside - of_program
 
-    def _outside(self, node: int) -> float:
+    def _torch_builtins_ns(self, node: int) -> float:
+        """Return the time of a node in builtins of torch, without the functions of the program that it calls back."""
         own = float(self._tree.own_ns[node]) if is_torch_builtin(self._name(node)) else 0.0
-        return own + sum(self._outside(child) for child in self._children[node] if not self._is_users(child))
+        library = [child for child in self._children[node] if not self._is_of_user(child)]
+        return own + sum(map(self._torch_builtins_ns, library))
 
     def _innermost(self, node: int) -> int:
         """Return the function within a node that takes more than half of its time, the innermost with a name."""
@@ -248,7 +250,7 @@ class _Walk:
         while True:
             most_ns = MAIN_SHARE_OF_CALLER * self._tree.paused_ns[node]
             below = [child for child in self._children[node] if self._tree.paused_ns[child] > most_ns]
-            below = [child for child in below if not self._is_users(child)]
+            below = [child for child in below if not self._is_of_user(child)]
             if not below:
                 return named
             node = below[0]

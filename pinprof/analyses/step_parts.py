@@ -34,8 +34,8 @@ class MeanStep:
     """The mean of the complete steps on one device, without the profiler; times in ns, which add up to `length_ns`.
 
     The work is what these steps launched, as recorded: a profiler slows the host, not the GPU. The rest of the step is
-    idle time. If the work alone is longer than the step, `length_ns` is the work: under the profiler the host stages
-    copies of pageable memory more slowly.
+    idle time. The recorded work can be longer than the step, as a profiled host stages copies of pageable memory more
+    slowly; then `length_ns` is the length of the work.
     """
 
     device: int
@@ -60,30 +60,30 @@ class MeanStep:
 def measure_mean(trace: Trace, copies: Int64s, exposed_ns: Int64s, step_ns: float) -> tuple[MeanStep, ...]:
     """Return how a mean step of `step_ns` divides on each device.
 
-    `copies` are the rows of the copies that count in `Trace.gpu`, `exposed_ns` is the exposed time of each.
+    `copies` are rows of `Trace.gpu`: the copies that count. `exposed_ns` is the exposed time of each.
     """
-    stepped = trace.steps.holds(trace.links.activity_step) & (trace.gpu.category != MEMCPY)
-    stepped[copies] = trace.steps.holds(trace.links.activity_step[copies])
+    is_of_steps = trace.steps.holds(trace.links.activity_step) & (trace.gpu.category != MEMCPY)
+    is_of_steps[copies] = trace.steps.holds(trace.links.activity_step[copies])
     count = int(trace.steps.complete.sum())
-    if not stepped.any():
+    if not is_of_steps.any():
         return ()
     means = []
     exposed = np.zeros(len(trace.gpu), np.int64)
     exposed[copies] = exposed_ns
     for device, rows in trace.gpu.of_device.items():
-        working = rows[stepped[rows]]
+        working = rows[is_of_steps[rows]]
         compute, both, copy, memset, in_collectives = (
-            time / count for time in _sums(trace, working, int(exposed[working].sum()))
+            time / count for time in _parts_of_work(trace, working, int(exposed[working].sum()))
         )
         idle = max(step_ns - compute - both - copy - memset, 0.0)
         means.append(MeanStep(device, compute, both, copy, memset, idle, in_collectives))
     return tuple(means)
 
 
-def _sums(trace: Trace, rows: Int64s, exposed_ns: int) -> tuple[int, int, int, int, int]:
-    """Return the time of kernels alone, of both, of copies alone and of memsets alone among some rows of a device.
+def _parts_of_work(trace: Trace, rows: Int64s, exposed_ns: int) -> tuple[int, int, int, int, int]:
+    """Return the time of kernels alone, of both, of copies alone and of memsets alone, and that of collectives alone.
 
-    The last is the part of the first in which no kernels run but those of collectives.
+    `rows` are of one device. The time of collectives alone is a part of the time of kernels alone.
     """
     gpu = trace.gpu
 
@@ -131,7 +131,7 @@ def _of_device(trace: Trace, device: int) -> StepParts:
 
 
 def step_windows(trace: Trace, rows: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the complete steps with work on a device, when each begins (where the step before ended), and its end.
+    """Return the complete steps with work on a device, and when each begins (as the step before ends) and ends.
 
     `rows` are the rows of the device in `Trace.gpu`. The beginning of the first step with work is unknown: that step is
     left out, unless it is the only one.
@@ -162,7 +162,7 @@ class Communication:
     """Collectives of one rank in its complete steps; times in ns."""
 
     collectives: Collectives
-    steps_ns: Int64s  # when each step begins that was recorded whole
+    steps_ns: Int64s  # when each step that was recorded whole begins
     time_ns: int  # the time in which a kernel of a collective runs, waits for other ranks included
     exposed_ns: int  # the part of it in which no other kernel runs on the device
 

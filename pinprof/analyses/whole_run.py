@@ -1,7 +1,7 @@
 """A whole run, not only the steps in the trace: its regular step, its irregular work, and its ledger.
 
-The regular step was timed without the profiler: which steps are regular, their mean, and its uncertainty. The rows of
-the ledger add up to the run.
+The regular step is the mean of the regular steps without the profiler, with its uncertainty. The rows of the ledger
+add up to the run.
 """
 
 from collections import defaultdict
@@ -27,10 +27,11 @@ from pinprof.trace.metadata.run_log import RunLog
 BEST_PRECISION = 0.005
 """The mean is never known more precisely than to this share: GPU clocks change, and timing the steps takes time."""
 MAX_IRREGULAR_SHARE, MAX_IRREGULAR_STEPS = 0.05, 3
-"""Steps that are longer for no known reason may be irregular if they are at most this share of all steps, or this
-number."""
+"""Longer steps without a known reason may be irregular if they are few: at most this share of all steps, or at most
+this number."""
 UNEXPLAINED_MULTIPLE = 3.0
-"""Such a step takes more than this multiple of the usual one: on a busy machine, twice the usual length is common."""
+"""A step without a known reason or a period is irregular only above this multiple of the usual one: on a busy machine,
+twice the usual length is common."""
 MIN_GAPS_OF_PERIOD = 2
 USUAL_GAP_SHARE = 0.8
 """In a period, at least this share of the gaps has the usual length, and the other gaps are multiples of it."""
@@ -85,7 +86,7 @@ class NotedSteps(NamedTuple):
     input_ns: Series  # the part of each step in a DataLoader
     epochs: Bools  # whether an epoch begins in the step
     noted: Bools  # whether irregular work was noted in the step
-    filling: Bools  # whether workers began the step's batch at the start of a DataLoader, ahead of need
+    filling: Bools  # whether the step's batch was prefetched while a DataLoader started
 
     def of(self, rows: Series) -> "NotedSteps":
         """Return only these steps."""
@@ -137,16 +138,16 @@ def regular_steps(steps: NotedSteps) -> Bools:
         many = len(unexplained) > max(MAX_IRREGULAR_SHARE * len(regular), MAX_IRREGULAR_STEPS)
         slightly = steps.time_ns[unexplained] <= UNEXPLAINED_MULTIPLE * np.median(steps.time_ns)
         regular[unexplained[many | slightly]] = True
-    regular[np.flatnonzero(regular)[returning((steps.time_ns - steps.input_ns)[regular], steps.number[regular])]] = (
-        False
-    )
+    without_input_ns = (steps.time_ns - steps.input_ns)[regular]
+    recurring = returning(without_input_ns, steps.number[regular])
+    regular[np.flatnonzero(regular)[recurring]] = False
     return regular
 
 
 def period_of(steps: Sequence[int] | Series) -> int | None:
     """Return the period of something that came in these steps, in steps; None without a period.
 
-    Steps under the profiler are unknown, so one of the returns may be missing.
+    Steps under the profiler are unknown, so an occurrence may be missing.
 
     >>> period_of([10, 20, 40, 50, 60, 70, 80])
     10
@@ -198,7 +199,7 @@ def _plain_windows(log: RunLog) -> tuple[Series, Series]:
 def _mean_of(steps: NotedSteps) -> RegularStep | None:
     regular = regular_steps(steps)
     settled = regular & ~steps.filling
-    if settled.sum() < max(MIN_BLOCKS_OF_STEPS, np.count_nonzero(regular) / 2):  # filling is a part of each epoch
+    if settled.sum() < max(MIN_BLOCKS_OF_STEPS, np.count_nonzero(regular) / 2):  # mostly filling: it is regular
         settled = regular
     kept, others_ns = steps.of(np.flatnonzero(settled)), steps.time_ns[~regular]
     if not kept.time_ns.sum():
@@ -226,8 +227,8 @@ def _above_zero(mean: float, half: float) -> float:
 
 
 FIRST_STEPS_SLOW, OFF_CPU, RECURRING, UNEXPLAINED = "first", "off_cpu", "recurring", "other"
-"""Reasons besides the kinds of noted work: one of the first steps, a machine whose CPUs others had, what comes back
-regularly, and what nothing explains."""
+"""Reasons besides the kinds of noted work: one of the first steps, a machine whose CPUs other programs used, work that
+comes back regularly, and steps that nothing explains."""
 MIN_RECURRING_STEPS = 4  # fewer longer steps may be evenly spaced by chance
 FIRST_STEPS = 10  # if one of the first ten steps is irregular for no other reason, the reason is cold caches: `first`
 MIN_SHARE_OF_EXCESS = 0.1  # a reason is not named if it makes up a smaller share of a step's excess
@@ -251,7 +252,7 @@ class StepSplit:
 
     profiled: Bools
     regular: Bools  # never a step under the profiler
-    input_ns: Series  # the time in a DataLoader, without `excess_ns`
+    input_ns: Series  # the time in a DataLoader, except what counts as `excess_ns`
     excess_ns: Series  # by how much an irregular step is longer than the regular one; 0 for the others
 
 
@@ -323,11 +324,11 @@ def _work_by_step(log: RunLog) -> dict[int, _StepWork]:
 
 
 def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[str, dict[int, int]]:
-    """Return by reason the steps that it makes longer, in order, and by how many ns each."""
+    """Return for each reason the steps that it makes longer, in order, with the ns that it adds to each."""
     excess: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for step in np.flatnonzero(steps.excess_ns).tolist():
         for reason, ns in _divided(int(steps.excess_ns[step]), work_in[step].ns, step):
-            excess[reason][step] += ns  # a new epoch may come twice: with its timed part, and as the rest's reason
+            excess[reason][step] += ns  # `_divided` may yield an epoch twice: its timed part, and the rest
     other, first = excess[UNEXPLAINED], excess[FIRST_STEPS_SLOW]
     period = period_of(list(other))
     early = [step for step in first if period is not None and (next(iter(other)) - step) % period == 0]
@@ -337,7 +338,7 @@ def _excess_by_reason(work_in: dict[int, _StepWork], steps: StepSplit) -> dict[s
 
 
 def _divided(excess: int, noted_ns: dict[str, int], step: int) -> Iterator[tuple[str, int]]:
-    """Yield the reasons for the excess of a step, with the ns of each: those that were timed, and that of the rest."""
+    """Yield the reasons for the excess of a step, with the ns of each: timed reasons, and one for the remainder."""
     unexplained, timed = excess, []
     for reason in (OFF_CPU, run_log.CHECKPOINT, run_log.CAPTURE, run_log.GARBAGE, run_log.EPOCH):
         ns = min(noted_ns.get(reason, 0), unexplained)

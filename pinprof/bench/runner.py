@@ -35,7 +35,7 @@ TIMEOUT_S = 120.0
 """How long a part of one experiment may take; on an H200 none takes a minute."""
 
 RECORDING = RecordingOptions(steps=5, warmup=5, max_warmup=20, plain_max_seconds=5, watch_steps=0, force=True)
-"""No step is watched for other waits: all steps of a case are alike."""
+"""No further steps are watched for waits (`watch_steps`): all steps of a case are alike."""
 
 Part: TypeAlias = Callable[[str, dict[str, int], bool], Iterator[Measured | Picture]]
 """Yields figures and pictures of an experiment, given its name, its sizes and whether to be quick; picklable."""
@@ -98,7 +98,7 @@ def record(run: CaseRun, path: Path, *, plain_steps: int = 20, line_steps: int =
 
 
 def free_memory() -> None:
-    """Free the device memory of the experiment before and, if this torch can, its pinned memory."""
+    """Free the device memory of the previous experiment and, if this torch can, its pinned memory."""
     gc.collect()
     torch.cuda.empty_cache()
     free_pinned()
@@ -120,20 +120,21 @@ class BenchPart(NamedTuple):
     place: str
     part: Part
     experiment: Experiment
-    fresh: bool = False
+    fresh: bool = False  # whether it begins a round, in a new process
 
 
 def jobs(experiments: Sequence[Experiment], *, quick: bool) -> Iterator[BenchPart]:
     """Yield the rounds of timing, then the traces; a quick bench has one round.
 
-    Each round has a process of its own, so that what drifts with time shows as a difference between rounds. Experiments
-    with fewer rounds have them spread, from the first on. Nothing is timed in a process that was profiled: CUPTI, once
-    loaded, slows the host. But the traces come in the process of the last round, as starting one takes some seconds.
+    Each round has a process of its own, so that what drifts with time shows as a difference between rounds. An
+    experiment with fewer rounds takes part in the first, and in others at even distances. Nothing is timed in a process
+    that was profiled: CUPTI, once loaded, slows the host. But the traces come in the process of the last round, as
+    starting one takes some seconds.
     """
     for number in range(1 if quick else ROUNDS):
-        of_this = [each for each in experiments if number in {at * ROUNDS // each.rounds for at in range(each.rounds)}]
-        for place, experiment in enumerate(of_this):
-            where = f"round {number + 1}, {place + 1} of {len(of_this)}"
+        in_round = [each for each in experiments if number in {at * ROUNDS // each.rounds for at in range(each.rounds)}]
+        for place, experiment in enumerate(in_round):
+            where = f"round {number + 1}, {place + 1} of {len(in_round)}"
             yield BenchPart(where, timed, experiment, fresh=number > 0 and place == 0)
     yield from (BenchPart("traces", traced, experiment) for experiment in experiments if experiment.traced)
 
@@ -213,7 +214,7 @@ class OtherProcess:
         process, connection = self._running
         has_ended, problem = False, f"not done after {timeout_s:.0f} s"
         try:
-            # to import torch has its own time
+            # importing torch has a time limit of its own
             is_ready = is_ready or (connection.poll(TIMEOUT_S) and connection.recv())
             deadline = time.monotonic() + (timeout_s if is_ready else 0.0)
             connection.send((function, arguments))

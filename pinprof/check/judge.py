@@ -107,7 +107,7 @@ def judge(
 
 
 def _limited(quantity: Quantity, now: Bounded, limit: float, before: Bounded | None, tolerance: float) -> LimitVerdict:
-    status, sentence = _held(quantity, now, limit), _against_limit(quantity, now, limit)
+    status, sentence = _status(quantity, now, limit), _against_limit(quantity, now, limit)
     if status != "kept" and before is not None:
         change = _change(quantity, now, before, tolerance)
         if change == "worse":
@@ -141,7 +141,7 @@ def _verdict(quantity: Quantity, now: Bounded, status: LimitStatus, sentence: st
     return LimitVerdict(quantity.key, quantity.what, status, sentence, places)
 
 
-def _held(quantity: Quantity, now: Bounded, limit: float) -> LimitStatus:
+def _status(quantity: Quantity, now: Bounded, limit: float) -> LimitStatus:
     """Return whether a figure keeps its limit, wherever it lies between its bounds."""
     if now.negligible:
         return "kept"
@@ -238,8 +238,9 @@ def judge_all(
 def absent_ranks(measured: Sequence[TraceFigures], unread: Sequence[str] = ()) -> dict[str, str]:
     """Return in words which ranks are absent, by the path of the first trace of their job.
 
-    Traces belong to one job if their jobs have equally many ranks; each of its runs must have all ranks. A rank is the
-    recorded one, otherwise that in the name. `unread` are files that could not be read, whose ranks are not absent.
+    Traces with the same recorded number of ranks belong to one job, which may have several runs; each run must have all
+    ranks. The rank of a trace is the recorded one, otherwise the one in the name of its file. `unread` are files that
+    could not be read, whose ranks are not absent.
     """
     absent = {}
     for size, traces in _jobs(measured).items():
@@ -273,7 +274,7 @@ def _rank(trace: TraceFigures) -> int | None:
 
 
 SEVERITIES_OF_WARNINGS: Final = frozenset[Severity](("high", "medium"))
-"""A finding that fails no limit is a note if it has another severity."""
+"""A finding that fails no limit is a warning if it has one of these severities, otherwise a note."""
 
 Spot = tuple[str, Place]
 """A subject and its place."""
@@ -313,9 +314,9 @@ def remarks(checked: Checked) -> tuple[Remark, ...]:
         if _spot(place) in blamed:
             continue
         rule = place.rule
-        behind = tuple(each for each in failed if any(rule == blame.rule for blame in each.places))
-        if behind and place.file is None and place.function is None:
-            errors.append(Remark(place, "error", behind))
+        failed_by_rule = tuple(each for each in failed if any(rule == blame.rule for blame in each.places))
+        if failed_by_rule and place.file is None and place.function is None:
+            errors.append(Remark(place, "error", failed_by_rule))
         else:
             others.append(Remark(place, "warning" if finding.severity in SEVERITIES_OF_WARNINGS else "note"))
     return (*errors, *sorted(others, key=lambda remark: remark.level != "warning"))

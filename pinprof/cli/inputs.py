@@ -40,7 +40,7 @@ class MachineFile(NamedTuple):
     path: str
     pinning: "Pinning"
     is_default: bool
-    """Whether the environment names it: then it applies only where it matters."""
+    """Whether the environment names it, not an option: then commands that do not need it ignore it."""
 
     @property
     def words(self) -> str:
@@ -121,7 +121,7 @@ class Argument(NamedTuple):
 
 
 def expanded(arguments: Sequence[str]) -> list[Argument]:
-    """Return the arguments with their files; asks a remote folder only here what it holds."""
+    """Return the arguments with their files. A remote folder is listed only here, once."""
     from pinprof.trace.files import trace_files
 
     refuse_two_inputs(arguments)
@@ -177,7 +177,7 @@ def refuse_two_inputs(arguments: Sequence[str]) -> None:
 def measured_ranks(
     paths: Sequence[str], jobs: int | None, machine: MachineFile | None
 ) -> "tuple[list[RankPart], dict[str, str]]":
-    """Return what `jobs` processes measure of the traces, and why other files are none. Raises TraceError."""
+    """Return what `jobs` processes measure of the traces; and, by path, why a file was skipped. Raises TraceError."""
     from pinprof.trace_pool import measure_all
 
     with progress(f"measuring {len(paths)} traces") as update:
@@ -220,7 +220,7 @@ def print_report(
     again: str = "",
     has_page: bool = False,
 ) -> None:
-    """Print the report on a trace: with its tables if `is_full`; the others are as for `to_brief`."""
+    """Print the report on a trace, with its tables if `is_full`. `again` is `report_arguments` of `to_brief`."""
     from pinprof.report.trace.text import to_brief, trace_to_text
 
     entry = measured.profile, measured.findings

@@ -84,8 +84,8 @@ def measured(experiments: Sequence["Experiment"], *, quick: bool) -> "Bench":
 
     with terminal.progress("starting the GPU") as update:
 
-        def on_progress(far: str, experiment: "Experiment", last: str) -> None:
-            update(f"{experiment.number} {experiment.name} ({far})" + (f": {last}" if last else ""))
+        def on_progress(place: str, experiment: "Experiment", last: str) -> None:
+            update(f"{experiment.number} {experiment.name} ({place})" + (f": {last}" if last else ""))
 
         return run_bench(experiments, quick=quick, on_progress=on_progress)
 
@@ -202,7 +202,7 @@ def _run_experiment(
     experiment: "Experiment", *, record: str | None, quick: bool, force: bool, **sizes: int | None
 ) -> None:
     chosen = experiment.resized({name: value for name, value in sizes.items() if value is not None})
-    files = [_file(record, case.name) for case in chosen.cases] if record is not None else []
+    files = [_case_file(record, case.name) for case in chosen.cases] if record is not None else []
     traces = [str(trace) for file in files for trace in chosen.traces(file)]
     terminal.check_outputs(traces, force=force)
     need_gpu([experiment])
@@ -215,8 +215,8 @@ def _run_experiment(
     terminal.say(f"Next: pinprof report {shlex.quote(traces[-1])}")
 
 
-def _file(record: str, case: str) -> Path:
-    """Return the file to which to record a case: its name without what file names should not have comes in between."""
+def _case_file(record: str, case: str) -> Path:
+    """Return the file for the trace of a case: the name of the case, made safe for file names, precedes the suffix."""
     suffix = next((suffix for suffix in RECORDED_CASE_SUFFIXES if record.endswith(suffix)), None)
     if suffix is None:
         terminal.fail(f"{record}: a trace's name must end in {' or '.join(RECORDED_CASE_SUFFIXES)}")

@@ -15,7 +15,7 @@ IDLE = "rgba(140,150,160,0.24)"
 """Idle time: a pale grey that stays in the background on light and dark pages."""
 
 WAIT, COPY_WAIT, SYNC_WAIT, MEMORY_WAIT, OTHER_WAIT = "#CB61C4", "#8B2288", "#D6A3BF", "#4C2349", "#F7D4F8"
-"""Waits of the host are purple: for values that it reads, for copies, those asked for, for memory, and others."""
+"""Waits of the host are purple: for values that it reads, for copies, explicit ones, for memory, and others."""
 MEMORY = "#6F8FA8"
 PROFILER = "#818181"
 STEP = "#3B4961"

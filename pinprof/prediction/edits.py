@@ -53,7 +53,7 @@ class Edits:
     without_pauses: bool = False  # whether the long pauses of the host between ops are removed
     most_input_ns: float = inf  # the longest time of a step in its DataLoader; 0: batches are always ready
     batch_ns: float = inf  # the longest time between batches of a DataLoader's workers, in ns
-    pinning_ns: float = 0.0  # the least time of a step in which a thread of a DataLoader pins the batches, in ns
+    pinning_ns: float = 0.0  # no step is shorter: a DataLoader's thread pins a batch in this time, in ns
 
     def __or__(self, other: "Edits") -> "Edits":
         rows: dict[str, Any] = {name: getattr(self, name) | getattr(other, name) for name in _ROW_FIELDS}
@@ -105,7 +105,7 @@ class _EditedCalls:
         self.small = frozenset(unblocked[are_small_to_gpu(trace.gpu, self.stalls.copy[unblocked])].tolist())
         self.gbps = edits.pinned_gbps or pinned_rate(trace).gbps
         self.removed = self._removed_times()
-        self.longer = dict(sorted(edits.prolonged))  # of several changes the longest
+        self.longer = dict(sorted(edits.prolonged))  # if several prolong one activity, the largest value wins
         self.affected = self._affected_calls()
         self.shortens_all = edits.without_pauses or edits.most_input_ns < inf
         self.copy_call_ns = COPY_LAUNCHES * (launch_ns or replayed.DEFAULT_LAUNCH_NS)
@@ -178,7 +178,7 @@ class _EditedCalls:
         """Return the call after the change; None if it is removed."""
         stall = self.stall_of.get(call.row, NONE)
         if not call.works:
-            is_free = stall in self.edits.unwaited or (stall in self.edits.unblocked and self._is_free(stall))
+            is_free = stall in self.edits.unwaited or (stall in self.edits.unblocked and self._needs_no_staging(stall))
             return None if is_free else call
         works = [self._changed_work(work, call) for work in call.works if work.row not in self.edits.removed_works]
         changed = call if works == call.works else structs.replace(call, works=works)
@@ -187,7 +187,7 @@ class _EditedCalls:
         ):
             changed = structs.replace(changed, kind=replayed.ISSUE, own_ns=self.copy_call_ns)
         elif call.kind == replayed.ISSUE and any(work.row in self.edits.pinned for work in works):
-            recorded = float(self.trace.calls.duration_ns[call.row])  # of a small copy, sent along with the call
+            recorded = float(self.trace.calls.duration_ns[call.row])  # the call that carries the data of a small copy
             changed = structs.replace(changed, own_ns=changed.own_ns + max(self.copy_call_ns - recorded, 0.0))
         if changed.kind == replayed.ISSUE and any(work.row in self.edits.ahead for work in works):
             changed = structs.replace(changed, kind=replayed.AHEAD)
@@ -198,8 +198,8 @@ class _EditedCalls:
         longer = self.longer.get(work.row)
         return structs.replace(changed, duration_ns=changed.duration_ns + longer) if longer else changed
 
-    def _is_free(self, stall: int) -> bool:
-        """Return whether the host does not have to stage the copy of a stall."""
+    def _needs_no_staging(self, stall: int) -> bool:
+        """Return whether the host need not stage the copy of a stall."""
         copy = int(self.stalls.copy[stall])
         is_pinned = self.trace.gpu.host_memory[copy] != PAGEABLE or copy in self.edits.pinned
         return is_pinned or stall in self.small or int(self.stalls.kind[stall]) == STREAM
@@ -208,7 +208,7 @@ class _EditedCalls:
         return call.kind == replayed.STAGED and row in self.edits.pinned
 
     def _as_pinned(self, work: GpuWork) -> GpuWork:
-        """Return a copy of pinned memory: by the given rate, by the given machine's measurements, or by the trace."""
+        """Return the copy as one of pinned memory: its time is by the given rate, the machine's bench, or the trace."""
         size, time = int(self.trace.gpu.bytes[work.row]), work.duration_ns
         if size > 0:
             machine = None if self.edits.pinned_gbps else self.edits.machine

@@ -26,7 +26,7 @@ PHASES_OF: Final[dict[str, tuple[int, ...]]] = {
 
 
 GIVING_SIZES: Final = frozenset(name for name, cause in WAITS.items() if cause.gives_size)
-OFTEN_PER_STEP: Final = 0.5  # waits that are rarer are in some steps only
+OFTEN_PER_STEP: Final = 0.5  # a rarer wait occurs only in some of the steps
 SEVERAL_WAITS: Final = 2
 """If a forward pass has at least this number of waits for sizes, most work after the first has an unknown size."""
 
@@ -52,15 +52,15 @@ class Capture:
 def capture_of(trace: Trace, syncs: Syncs, region: Region, dropped: Collection[int] = ()) -> Capture:
     """Return the calls of a region that a graph could hold; `_region` defines its extent.
 
-    The program is taken not to wait at the sites `dropped`.
+    Waits at the sites `dropped` are ignored, as if a change had removed them.
     """
     phase = phase_of_calls(trace)
     inside = _region(trace, region, phase)
     waits = np.zeros(len(trace.calls), bool)
     waits[syncs.stalls.call] = True
     launched = trace.launches_work
-    uses = trace.calls.named(lambda name: "EventRecord" in name or "StreamWaitEvent" in name)
-    capturable = inside & (launched | uses) & ~waits & ~_of_unknown_size(trace, syncs, phase, dropped)
+    event_calls = trace.calls.named(lambda name: "EventRecord" in name or "StreamWaitEvent" in name)
+    capturable = inside & (launched | event_calls) & ~waits & ~_of_unknown_size(trace, syncs, phase, dropped)
     steps = max(int(trace.steps.complete.sum()), 1)
     blockers = (*_waiting(syncs, inside, steps), *_varying(trace, capturable & launched))
     return Capture(np.flatnonzero(capturable), float((capturable & launched).sum()) / steps, blockers)
@@ -72,7 +72,8 @@ def _of_unknown_size(trace: Trace, syncs: Syncs, phase: Int64s, dropped: Collect
     In a forward pass with several waits for sizes these are the calls from the first wait on; a single wait may concern
     only a loss or a table. The backward pass runs the other way round: there they are the same share, at its beginning.
     For Mask R-CNN on an H200, this predicts that graphs save 47 % of the step, and without it 75 %; a graph of the
-    backbone, which is all that can be captured, saved 39 %. This way was chosen among three with that figure known.
+    backbone, which is all that can be captured, saved 39 %. The measured 39 % was known when this rule
+    was chosen among three.
     """
     calls, step = trace.calls, trace.links.call_step
     unknown = np.zeros(len(calls), bool)
@@ -94,7 +95,7 @@ def _of_unknown_size(trace: Trace, syncs: Syncs, phase: Int64s, dropped: Collect
 
 
 def _region(trace: Trace, region: Region, phase: Int64s) -> Bools:
-    """Return per call whether it lies between the first and the last launch of the region of its complete step.
+    """Return per call whether it lies in a complete step, between the first and the last launch of the region there.
 
     The region `optimizer` is the calls in steps of optimizers. Steps of optimizers between the passes of several
     networks do not belong to `model`.
@@ -144,7 +145,7 @@ FUSED_TRAFFIC: Final = {"Adam": 7 / 18, "AdamW": 7 / 20}
 tensor as large as the parameters. Fused, it reads the parameters, the gradients and both averages, and writes all but
 the gradients. The ops (torch/optim/adam.py, `_multi_tensor_adam`; read and written): lerp 2 and 1, mul 1 and 1, addcmul
 2 and 1, sqrt 1 and 1, div 1 and 1, add 1 and 1, addcdiv 3 and 1; AdamW has one mul more. For other optimizers, the
-GPU's work is taken to stay."""
+GPU's work is assumed to stay the same."""
 EMPTY_KERNEL_NS: Final = 1_000.0
 """The time of a kernel with hardly any work: half of those of small networks take 1.1 us on an H200."""
 
@@ -194,8 +195,9 @@ READS_PER_PARAMETER: Final = 2
 SMALL_KERNEL_NS: Final = 1_750.0
 """The time of a small elementwise kernel in a graph (1.0 to 1.5 us), with the gap before it (0.25 us)."""
 DIVISIONS_PER_PARAMETER, SMALL_OPS = 2, 10
-"""With `capturable` the divisors are tensors. So both divisions run a kernel for each parameter, where before one ran
-a few kernels for all; and ten foreach ops compute the divisors (torch/optim/adam.py, `_multi_tensor_adam`)."""
+"""With `capturable` the divisors are tensors, so each of two divisions runs one kernel for each parameter. Without it
+there is one division, which runs a few kernels for all parameters. Ten foreach ops compute the divisors
+(torch/optim/adam.py, `_multi_tensor_adam`)."""
 
 
 def capturable_ns(trace: Trace, graphed: Collection[int]) -> dict[int, float]:
@@ -238,10 +240,10 @@ HANDED_ON_NS = 9_000.0
 
 
 def handed_on(trace: Trace, graphed: Collection[int]) -> Counter[int]:
-    """Return how many gradients graphs hand on to parameters, by the row of the last call before that launched work.
+    """Return how many gradients graphs hand on to parameters, by the row of the last launch before that.
 
-    None are handed on if the optimizer is in a graph, too, and none whose work is in no graph. Autograd runs a node for
-    each gradient that it hands on (torch/csrc/autograd/functions/accumulate_grad.cpp).
+    If the optimizer is in a graph too, none are handed on; a gradient whose work is in no graph does not count.
+    Autograd runs a node for each gradient that it hands on (torch/csrc/autograd/functions/accumulate_grad.cpp).
     """
     starts, rows = trace.calls.start_ns, np.array(list(graphed), np.int64)
     if contains(optimizer_steps(trace), starts[rows]).any():
@@ -258,8 +260,8 @@ def in_graphs(
 ) -> Iterable[Call]:
     """Yield the calls after those of the rows `graphed` became nodes of graphs.
 
-    `longer` says by how many ns work becomes longer, by its row. `handed_on` says how many gradients the host hands on
-    after a call; it does so after the whole graph.
+    `longer` has the ns by which work becomes longer, by the row of the work. `handed_on` has the number of gradients
+    that the host hands on after a call, by the row of the call; it does so after the whole graph.
 
     Successive such calls of one step, without another call between them, are one graph, which the first call launches.
     The host's time before the others disappears: ops and launches of the region run once, when it is captured, and so
@@ -297,20 +299,19 @@ def fused(calls: Iterable[Call], optimizers: Collection[int], remaining_ns: Mapp
 def _with_one_launch(calls: Iterable[Call], rows: Collection[int], kept: Callable[[Call], float]) -> Iterable[Call]:
     """Yield the calls after one launch replaced each run of calls of these rows.
 
-    `kept` returns the host's time before a call of a run that stays.
+    `kept` returns how much of the host's time before a call stays, for calls within a run.
     """
-    run_of: int | None = None
-    """The step of the run that the previous call is in."""
+    step_of_run: int | None = None  # of the run that the previous call is in
     for call in calls:
         if call.row not in rows:
-            run_of = None
+            step_of_run = None
             yield call
-        elif call.step == run_of:
+        elif call.step == step_of_run:
             time = kept(call)
             python = min(call.python_ns, max(time - call.input_ns, 0.0))
             yield structs.replace(_node(call), gap_ns=time, python_ns=python, artefact_ns=0.0, events=0.0, cost_ns=0.0)
         else:
-            run_of = call.step
+            step_of_run = call.step
             yield structs.replace(_node(call), own_ns=GRAPH_LAUNCH_NS)
 
 

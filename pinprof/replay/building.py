@@ -87,7 +87,7 @@ class _Builder:
         self.latency_ns = self._usual_latency()
         self.usual_launch_ns = usual_launch_ns(trace)
         self.rows = self._replayed_calls()
-        self.current = self._current_queues()
+        self.current_queue = self._current_queues()
 
     def _replayed_calls(self) -> Int64s:
         trace, stalls = self.trace, self.stalls
@@ -103,8 +103,8 @@ class _Builder:
     def _free(self) -> Int64s:
         """Return per activity when its stream was free for it: when the work before, or the work of an event, ended.
 
-        For the first activity of a stream it is free from a time on that is before all times of a trace, and so late
-        that the time since then fits 64 bits.
+        Before its first activity, a stream has been free since half of the least int64: that is before any time of a
+        trace, and differences from it still fit 64 bits.
         """
         trace = self.trace
         order = np.lexsort((trace.gpu.start_ns, self.queue))
@@ -158,14 +158,14 @@ class _Builder:
     def _current_queues(self) -> Int64s:
         """Return per call the stream of its thread's last launch before it: mostly PyTorch's current stream."""
         calls = self.trace.calls
-        current, queue = np.full(len(calls), NONE, np.int64), np.full(len(calls), NONE, np.int64)
+        current_queue, queue = np.full(len(calls), NONE, np.int64), np.full(len(calls), NONE, np.int64)
         queue[self.trace.links.launch[self.launched]] = self.queue[self.launched]
         for rows in rows_by(calls.thread[self.rows]):
             of_thread = self.rows[rows]
             last = np.maximum.accumulate(np.where(queue[of_thread] != NONE, np.arange(len(rows)), NONE))
             launched = np.append(NONE, last[:-1])
-            current[of_thread] = np.where(launched != NONE, queue[of_thread[launched]], NONE)
-        return current
+            current_queue[of_thread] = np.where(launched != NONE, queue[of_thread[launched]], NONE)
+        return current_queue
 
     def calls(self, rows: Int64s) -> list[Call]:
         """Return these calls, in the order of their rows, without the host's time before them."""
@@ -204,8 +204,8 @@ class _Builder:
             *(np.maximum(latency, 0.0), np.maximum(gap, 0.0)),
         )
         works = list(map(GpuWork, *(column.tolist() for column in columns)))
-        for call_number in np.flatnonzero(gpu.host_memory[rows] == PAGEABLE).tolist():
-            works[call_number].is_pageable = True
+        for index in np.flatnonzero(gpu.host_memory[rows] == PAGEABLE).tolist():
+            works[index].is_pageable = True
         return works
 
     def _add_stall(self, call: Call, stall: int) -> None:
@@ -213,7 +213,7 @@ class _Builder:
         kind, copy = int(stalls.kind[stall]), int(stalls.copy[stall])
         stall_ns, drain_ns = float(stalls.stall_ns[stall]), float(stalls.drain_ns[stall])
         if kind in (kinds.STREAM, kinds.DEVICE, kinds.EVENT):
-            call.queue = int(self.queue[copy]) if copy != NONE else int(self.current[call.row])
+            call.queue = int(self.queue[copy]) if copy != NONE else int(self.current_queue[call.row])
             call.kind = CallKind.DEVICE_WAIT if kind == kinds.DEVICE else CallKind.STREAM_WAIT
             is_unknown = call.queue == NONE or (kind == kinds.EVENT and drain_ns == 0)
             if kind != kinds.DEVICE and copy == NONE and is_unknown:
@@ -261,7 +261,8 @@ class _Builder:
 
 
 LONGER_REST_FACTOR = 2.0
-"""The rest of a step that is left out is replaced where it is longer than that of the step before by this factor."""
+"""The rest of a step is its time after the last call. If a left-out step has a rest this many times that of the last
+wanted step, the latter takes its place."""
 LOADING_COST_FACTOR = 0.7
 """The profiler's cost in ops of a DataLoader as a multiple of its cost in ops of the same length that launch kernels;
 chosen with 50 recordings of programs that load their data in their own process."""
@@ -295,10 +296,11 @@ def add_host_time(
 def _without_steps_left_out(
     trace: Trace, rows: Int64s, wanted: Bools, span: tuple[Int64s, Int64s], until: Int64s
 ) -> list[tuple[Int64s, Int64s]]:
-    """Return the spans of time before calls as if the last wanted step came just before: without one that is left out.
+    """Return the spans of time before calls as if each wanted step came right after the wanted step before it.
 
-    A second one, if any, is the rest of that step after its last call, for the first call of the next wanted one; for
-    other calls it is empty. A step that is left out keeps its own rest unless that is much longer.
+    This changes only the first call of a wanted step behind one that is left out, and only if that one has a much
+    longer rest (`LONGER_REST_FACTOR`). Then a second span per call is the rest of the last wanted step; for all other
+    calls it is empty.
     """
     since, start = span[0].copy(), span[1]
     rest = np.zeros_like(since), np.zeros_like(since)

@@ -15,7 +15,7 @@ from pinprof.trace.vendors import AWAIT_EVENT, RECORD_EVENT
 EVENT_SKEW_NS = 1_000  # GPU times that should follow each other may overlap by this much
 WAKE_NS = 20_000  # a wait for an event returns within this time after the end of the awaited work
 MAX_STREAMS_WITH_EVENTS = 6  # the streams that are searched for those of an event, the ones with most work first
-MAX_SAMPLED_CALLS = 8  # the calls at the same position in their steps that are examined to find their event
+MAX_SAMPLED_CALLS = 8  # of the calls at one position in all steps, those examined
 LONG_IDLE_NS, PROMPT_NS = 20_000, 10_000
 """A stream that is idle for at least `LONG_IDLE_NS` waits for something, and goes on within `PROMPT_NS` after that has
 ended."""
@@ -33,32 +33,33 @@ class EventUse(NamedTuple):
 
 
 class EventUses(NamedTuple):
-    """The uses of events by call, and by launch when an event released its stream."""
+    """What is known of the events of a trace."""
 
     of_call: dict[int, EventUse]
-    released_ns: dict[int, int]
+    released_ns: dict[int, int]  # by launch: when an event released its stream
 
 
 def find_event_uses(trace: Trace, queue: Int64s, stalls: Stalls) -> EventUses:
     """Return the known uses of events; `queue` is the stream of each activity, counted over all devices.
 
-    For a wait of a stream, the pair of streams is taken that the times in all steps allow: the first work after the
-    wait starts after the end of the last work before the record.
+    Which stream waits for which one is inferred from the times in all steps: the first work after the wait starts after
+    the end of the last work before the record.
     """
     calls = trace.calls
     records = np.flatnonzero(calls.named(RECORD_EVENT.match)).tolist()
     if len(records) == 0 or len(trace.gpu) == 0:
         return EventUses({}, {})
     search = _Search(trace, queue, records)
-    for group in _alike(trace, np.flatnonzero(calls.named(AWAIT_EVENT.match))):
+    for group in _by_position_in_step(trace, np.flatnonzero(calls.named(AWAIT_EVENT.match))):
         search.note_order(group)
-    for group in _alike(trace, stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]):
+    for group in _by_position_in_step(trace, stalls.call[(stalls.kind == EVENT) & ~stalls.profiler]):
         search.note_wait(group)
     recorded = {record: EventUse(CallKind.RECORD, search.recorded.get(record, NONE), 0) for record in records}
     return EventUses(search.of_call | recorded, search.released_ns)
 
 
-def _alike(trace: Trace, rows: Int64s) -> list[list[int]]:
+def _by_position_in_step(trace: Trace, rows: Int64s) -> list[list[int]]:
+    """Return the calls in groups: the first ones of all steps, the second ones, and so on."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     count_in: dict[int, int] = defaultdict(int)
     for row in rows.tolist():
@@ -83,8 +84,8 @@ class _Search:
 
     def __init__(self, trace: Trace, queue: Int64s, records: list[int]) -> None:
         self._trace, self._records = trace, records
-        self._start = trace.calls.start_ns.data  # single numbers come faster than from an array
-        self._begun, self._ended = trace.gpu.start_ns.data, trace.gpu.end_ns.data
+        self._call_start = trace.calls.start_ns.data  # a memoryview: faster than an array for single numbers
+        self._work_start, self._work_end = trace.gpu.start_ns.data, trace.gpu.end_ns.data
         self._rows: dict[int, list[int]] = {}
         self._launched: dict[int, list[int]] = {}
         launched = trace.links.launched_ns
@@ -108,7 +109,7 @@ class _Search:
 
     def note_order(self, group: list[int]) -> None:
         """Note which stream waits for which other stream at these calls, and when it goes on."""
-        guess = self._explaining(group) or self._allowed(group)
+        guess = self._order_of_idle_times(group) or self._order_of_times(group)
         if guess is None:
             return
         for call in group:
@@ -119,7 +120,7 @@ class _Search:
             self.recorded[record] = guess.source
             before, after = self._last_before(guess.source, record), self._first_after(guess.target, call)
             if NONE not in (before, after):
-                launch, ended = int(self._trace.links.launch[after]), self._ended[before]
+                launch, ended = int(self._trace.links.launch[after]), self._work_end[before]
                 self.released_ns[launch] = max(self.released_ns.get(launch, ended), ended)
 
     def note_wait(self, group: list[int]) -> None:
@@ -139,16 +140,16 @@ class _Search:
         return self._records[index] if index >= 0 else NONE
 
     def _last_before(self, queue: int, call: int) -> int:
-        index = bisect_left(self._launched[queue], self._start[call]) - 1
+        index = bisect_left(self._launched[queue], self._call_start[call]) - 1
         return self._rows[queue][index] if index >= 0 else NONE
 
     def _first_after(self, queue: int, call: int) -> int:
-        index = bisect_left(self._launched[queue], self._start[call])
+        index = bisect_left(self._launched[queue], self._call_start[call])
         return self._rows[queue][index] if index < len(self._rows[queue]) else NONE
 
     def _next_queue(self, call: int) -> int:
         """Return the stream of the first work that is launched after a call."""
-        time, following = self._start[call], []
+        time, following = self._call_start[call], []
         for queue, launched in self._launched.items():
             index = bisect_left(launched, time)
             if index < len(launched):
@@ -162,9 +163,9 @@ class _Search:
         after = self._first_after(guess.target, call) if before != NONE else NONE
         if after == NONE:
             return None
-        return self._begun[after] - self._ended[before]
+        return self._work_start[after] - self._work_end[before]
 
-    def _explaining(self, group: list[int]) -> _Guess | None:
+    def _order_of_idle_times(self, group: list[int]) -> _Guess | None:
         """Return the record after whose work the stream went on, in most of the steps in which it was idle.
 
         Collectives are awaited long after their events were recorded: those of all gradient buckets after backward.
@@ -190,11 +191,12 @@ class _Search:
         if after == NONE:
             return False
         launch = int(self._trace.links.launch[after])
-        issued = self._start[launch] if launch != NONE else 0
-        free = max(issued, self._ended[before] if before != NONE else 0)
-        return self._begun[after] - free > LONG_IDLE_NS
+        issued = self._call_start[launch] if launch != NONE else 0
+        free = max(issued, self._work_end[before] if before != NONE else 0)
+        return self._work_start[after] - free > LONG_IDLE_NS
 
-    def _allowed(self, group: list[int]) -> _Guess | None:
+    def _order_of_times(self, group: list[int]) -> _Guess | None:
+        """Return the latest record whose order the times of most steps allow, and its streams, the best of several."""
         best: tuple[tuple[float, int, float], _Guess] | None = None
         following = self._next_queue(group[0])
         for back in range(1, MAX_RECORDS_BACK + 1):
@@ -206,7 +208,7 @@ class _Search:
                         continue
                     wrong = sum(slack < -EVENT_SKEW_NS for slack in slacks) / len(slacks)
                     rank = (wrong, int(following != target), float(np.median(slacks)))
-                    if wrong < 0.5 and (best is None or rank < best[0]):  # noqa: PLR2004  the times of most allow it
+                    if wrong < 0.5 and (best is None or rank < best[0]):  # noqa: PLR2004  possible in most of the steps
                         best = rank, guess
             if best is not None:
                 return best[1]
@@ -215,7 +217,7 @@ class _Search:
     def _awaited(self, group: list[int]) -> _Guess | None:
         """Return the record and the stream whose work ended just before most of the long waits returned.
 
-        Of several records after the same work it is the first: programs record an event right after the awaited work.
+        If several records follow the same work, the first one is taken: programs record right after the awaited work.
         """
         calls = self._trace.calls
         votes: dict[_Guess, int] = defaultdict(int)
@@ -229,7 +231,7 @@ class _Search:
                     if self.recorded.get(record, queue) != queue:
                         continue
                     row = self._last_before(queue, record)
-                    ended = self._ended[row] if row != NONE else 0
+                    ended = self._work_end[row] if row != NONE else 0
                     if start < ended <= end + EVENT_SKEW_NS and end - ended <= WAKE_NS:
                         votes[_Guess(back, queue, NONE)] += 1
         return max(votes, key=lambda guess: (votes[guess], guess.back)) if votes else None

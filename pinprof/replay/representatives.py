@@ -11,7 +11,7 @@ from pinprof.trace.tables import Bools, Int64s
 
 MAX_STEPS_ALL_REPLAYED = 15  # up to this number of steps, all are replayed
 SAMPLE_SIZES = (8, 12, 16)
-"""The possible numbers of steps that represent at least twice that number; the smallest balanced one is taken."""
+"""How many steps may represent all, if these are at least twice as many; the smallest balanced number is taken."""
 BALANCED_SHARE_OF_STEP = 0.0007
 """Steps represent all if the means of all their times differ by at most this share of a step from those of all steps.
 Then the replays differ by less than 0.002 of the step."""
@@ -60,7 +60,7 @@ def balanced(figures: Floats) -> Int64s:
 
 
 def _times(program: Program, steps: Sequence[int], phase: Int64s) -> Iterator[Floats]:
-    """Yield times of steps, those of the host first, in units of the difference that their means may have."""
+    """Yield times of steps, those of the host first, divided by the largest difference that their means may have."""
     host, calls = program.host, program.calls
     step_of_call = np.searchsorted(steps, [call.step for call in calls])
     works = np.array([(work.engine, work.duration_ns) for call in calls for work in call.works]).reshape(-1, 2)

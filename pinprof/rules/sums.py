@@ -21,7 +21,7 @@ class Copies(NamedTuple):
 
     place: Place
     rows: Int64s  # in `Trace.gpu`
-    per: str  # of what the figures are: `StepTimes.per`
+    per: str  # what the figures are divided by, in words: `StepTimes.per`
     per_step: float
     bytes: float | None  # of the copies with a recorded size; None if none has one
     unsized: int  # copies of unknown size in all steps
@@ -37,19 +37,19 @@ class Copies(NamedTuple):
         return sizes(self.bytes, self.unsized)
 
     def named(self, what: str) -> str:
-        """Return how many there are per step of what they are, "copies" and so on, and where."""
+        """Return the number per step and the place, in words; `what` is a plural noun such as "pageable copies"."""
         where = f" at {self.sites} sites" if self.sites > 1 else at(self.place)
         return f"{counted(self.per_step, what.replace('copies', 'copy'), what)} {self.per}{where}"
 
     @property
     def figures(self) -> str:
-        """Their numbers alone, which follow the place."""
+        """The number, size and exposed time in words, for a text that has named the place already."""
         exposed = f"exposed for {duration(self.exposed_ns)} of {duration(self.time_ns)}"
         return f"{how_many(self.per_step)} {self.per}, {self.amount}, {exposed}"
 
 
 def of_all(parts: Sequence[Copies]) -> Copies:
-    """Return the copies of several places together, which then have none."""
+    """Return the sum over several places; the sum of more than one has no place."""
     if len(parts) == 1:
         return parts[0]
     recorded = [copies.bytes for copies in parts if copies.bytes is not None]
@@ -107,7 +107,7 @@ MAX_THINGS_NAMED = 4
 
 
 def at(place: Place) -> str:
-    """Return where something is, to follow what it is; nothing where that is not known."""
+    """Return " at FILE:LINE" or " in FUNCTION()", to append to a noun; empty if the place is unknown."""
     name = shortened(str(place), LONGEST_NAMED_CHARS)
     if place.line is not None:
         return f" at {name}"
@@ -115,7 +115,7 @@ def at(place: Place) -> str:
 
 
 def within(sites: Iterable[BareSite]) -> str:
-    """Return in which functions of libraries sites wait, to follow where they are called; else nothing."""
+    """Return " within ..." with the functions of libraries in which sites wait; empty if they wait in none."""
     libraries = dict.fromkeys(site.library for site in sites if site.library)
     files = [f"{library.file}{'' if library.line is None else f':{library.line}'}" for library in libraries]
     named = zip(libraries, files, strict=True)
@@ -131,9 +131,10 @@ def ops_of(sites: Iterable[BareSite]) -> str:
 
 
 def idle_gpu(gpus: int, sites: Sequence[tuple[BareSite, WaitCost]]) -> str:
-    """Return which GPU is idle after waits, and "is": among several, those that are idle, else the awaited ones.
+    """Return the subject and verb of a sentence on idle time after waits: "the GPU is", "GPUs 0, 1 together are".
 
-    `sites` come with what they cost in the whole trace.
+    With several GPUs these are the ones that are idle, otherwise the awaited ones. `sites` come with their costs in the
+    whole trace.
     """
     if gpus < 2 or not sites:  # noqa: PLR2004
         return "the GPU is"
@@ -150,12 +151,12 @@ def in_or_after(costs: Iterable[WaitCost]) -> str:
 
 def cost_of_waits(details: Details, sites: Sequence[Site]) -> str:
     """Return how many waits of these sites there are, how long the host waits and which GPU is idle, per step."""
-    cost, times = WaitCost.of(site.in_steps for site in sites), details.steps.divisor
+    cost, steps = WaitCost.of(site.in_steps for site in sites), details.steps.divisor
     which = idle_gpu(len(details.devices), [(site, site.total) for site in sites])
-    waits = "it" if len(sites) == 1 and cost.count <= times else "them"
+    waits = "it" if len(sites) == 1 and cost.count <= steps else "them"
     return (
-        f"{how_many(cost.count / times)} {details.steps.per}; as traced, the host waits "
-        f"{duration(cost.stall_ns / times)} and {which} idle for {duration(cost.idle_ns / times)} "
+        f"{how_many(cost.count / steps)} {details.steps.per}; as traced, the host waits "
+        f"{duration(cost.stall_ns / steps)} and {which} idle for {duration(cost.idle_ns / steps)} "
         f"{in_or_after([cost])} {waits}"
     )
 
@@ -163,7 +164,7 @@ def cost_of_waits(details: Details, sites: Sequence[Site]) -> str:
 def idle_within(details: Details, profile: Profile, start: Int64s, end: Int64s) -> float:
     """Return how long the busiest GPU was idle within times of the host that began in complete steps, per step.
 
-    In an only step it is also idle before its first work, and after its last.
+    If there is only one step, the GPU also counts as idle before its first work and after its last.
     """
     busiest = max(details.devices, key=lambda device: device.busy_ns, default=None)
     if busiest is None or not profile.steps.count:
@@ -186,8 +187,8 @@ def in_complete_steps(trace: Trace, time: Int64s) -> Bools:
 
 
 MIN_SHARE_IF_GPU_BOUND, MIN_SHARE_OF_KERNELS = 0.02, 0.1
-"""Kernels count from these shares of the step on, if the GPU limits it and otherwise: an idle GPU gains little from
-shorter kernels."""
+"""The least share of the step that a finding on kernels needs: if the GPU limits the step, and otherwise, as an idle
+GPU gains little from shorter kernels."""
 
 
 def kernels_in_steps(trace: Trace) -> Int64s:
@@ -220,7 +221,10 @@ def aten(names: str) -> frozenset[str]:
 
 
 def times_of_ops(trace: Trace, ops: Int64s) -> tuple[float, float]:
-    """Return how long ops, none within another, take the host, and the GPU what they launch, but copies; in ns."""
+    """Return the host's time in ops, and the GPU's time in the kernels and memsets that they launch; both in ns.
+
+    None of the ops may be within another, or its time counts twice.
+    """
     chosen = np.zeros(len(trace.ops), bool)
     chosen[ops] = True
     launch = trace.links.launch
@@ -230,7 +234,7 @@ def times_of_ops(trace: Trace, ops: Int64s) -> tuple[float, float]:
 
 
 def named(trace: Trace, rows: Int64s, flagged: Bools) -> list[str]:
-    """Return the names of the flagged ones of these kernels, the one of most time first."""
+    """Return the names of those kernels among `rows` that are flagged, the name with most time first."""
     names, which = np.unique(trace.gpu.name[rows[flagged]], return_inverse=True)
     time = np.bincount(which, trace.gpu.duration_ns[rows[flagged]], minlength=len(names))
     return [trace.gpu.names[name] for name in names[np.argsort(-time, kind="stable")].tolist()]

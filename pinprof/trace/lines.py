@@ -13,7 +13,7 @@ LINES_KEY = "pinprof_lines"  # key of the recorded lines in the trace file
 LINE_MARK = "pinprof line "
 """While lines are recorded, an annotation of this name and a number follows each wait on its thread."""
 CONTEXTS_KEY = "pinprof_contexts"  # key of the contexts of the recorded waits in the trace file
-END_OF_STEP = -1  # stands in a context for the beginning or the end of the step
+END_OF_STEP = -1  # in a context: no more ops, for the step begins or ends here
 
 
 class Place(NamedTuple):
@@ -59,11 +59,14 @@ class SourceLine(Placed):
 
 @dataclass(frozen=True)
 class RecordedLines:
-    """The places of the waits of one kind in a step, in order, None where not certain; one for each number of them."""
+    """The places of the waits of one kind in a step that has `len(at)` of them.
+
+    A trace has one such record for each number of waits that its steps have.
+    """
 
     op: str  # the outermost op around the wait; the call itself if there is none
     thread: str  # the role of the thread
-    at: tuple[SourceLine | None, ...]
+    at: tuple[SourceLine | None, ...]  # in the order of the waits; None where a place is not certain
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Context:
     before: tuple[int, ...]
     after: tuple[int, ...]
     line: int  # index into `Contexts.lines`, -1 where none was certain
-    most: int  # how many waits of a step had this context, at most
+    most: int  # the largest number of waits of one step that had this context
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ class DebugModeWaits:
     """The waits that torch's sync debug mode reported over some steps."""
 
     steps: Annotated[int, Meta(ge=0, le=MAX_WATCHED_STEPS)]
-    """Complete steps that were watched; waits after them have the next number."""
+    """The number N of complete steps that were watched, 0 to N - 1; waits after the last have step number N."""
     waits: tuple[WatchedWait, ...]
     sequences: tuple[tuple[int, ...], ...] | None = None
     """The waits of the main thread in a step, in order, as indices into `waits`; each sequence once.
@@ -186,7 +189,7 @@ def watched_of_metadata(entry: object) -> DebugModeWaits | None:
 
 
 def period(indices: Collection[int], steps: int) -> int | None:
-    """Return the period of what comes in some of all steps; None if the gaps differ, or there is only one step."""
+    """Return after how many steps something returns, by the steps that have it; None if gaps differ, or of one step."""
     ordered = sorted(set(indices))
     if len(ordered) == steps == 1:
         return None

@@ -7,10 +7,10 @@ import numpy as np
 from pinprof.trace import tables
 from pinprof.trace.tables import EVERY, NONE, Activities, Bools, Calls, HostEvents, Int32s, Int64s, Links, Steps, Trace
 
-ROUNDING_NS = 1000  # how far the ends of ranges that follow each other overlap in a trace of whole microseconds
-NO_WORK_NS = int(np.iinfo(np.int64).min)  # when the GPU work of a step ends that has none
+ROUNDING_NS = 1000  # successive ranges overlap by up to this in traces with times in whole microseconds
+NO_WORK_NS = int(np.iinfo(np.int64).min)  # stands for the end of the GPU work of a step without any
 USUAL_DEPTH = 64
-"""For a few rows, the rows around them are looked at one by one, up to this many levels; only a recursion is deeper."""
+"""Levels of nesting that are walked one at a time, which is fast for few rows; only recursive code nests deeper."""
 
 
 class RecordedWork(NamedTuple):
@@ -195,7 +195,7 @@ class Nesting:
         self._keys = self._depth[self._by_depth] * len(outer) + self._by_depth
 
     def _laid_out(self, events: HostEvents) -> Int64s:
-        """Return when events start, all threads one after the other; apart from those before or after all ranges."""
+        """Return when events start, with all threads laid end to end; events outside of all ranges lie in between."""
         since = np.clip(events.start_ns, self._first - 1, self._last + 1) - self._first
         return since + events.thread.astype(np.int64) * (self._last - self._first + 3)
 

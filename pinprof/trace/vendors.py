@@ -1,7 +1,7 @@
 """The names that vendors give: of runtime calls, categories of events, kernels, and libraries of collectives.
 
-What such a name means is written once, here: a new vendor is some words in this module. Others know at most what
-follows the vendor's prefix in the name of a call (`calls`). A name that none of the patterns knows means nothing: it is
+What such a name means is written once, here: to add a vendor, add words to this module. Other modules know at most
+the names of calls without the vendor's prefix (`calls`). A name that none of the patterns knows means nothing: it is
 "other" or "unknown", never "none".
 """
 
@@ -24,7 +24,7 @@ VENDORS: Final = {
 
 
 def foreign_vendor(category: str) -> str:
-    """Return whose calls or work the events of this category are if not CUDA's or ROCm's; empty for others."""
+    """Return the vendor whose calls or work have this category; empty for CUDA, ROCm and all other categories."""
     prefix = category.partition("_")[0]
     return VENDORS.get(prefix, f"the {prefix} device" if FOREIGN_CALL.fullmatch(category) else "")
 
@@ -69,7 +69,7 @@ COPY_DIRECTIONS: Final = {
     "9": "HtoH",
 }
 """Other names of directions of copies: those of Intel, for which M is memory of the host, and S is shared memory; and
-CUPTI's number (CUpti_ActivityMemcpyKind), which torch's own CUPTI backend writes of a kind that it cannot name."""
+CUPTI's number (CUpti_ActivityMemcpyKind), which torch's own CUPTI backend writes for a kind without a name."""
 
 # Collectives
 
@@ -197,8 +197,8 @@ SEARCHED_CHARACTERS: Final = 20_000
 
 
 FUSED_KERNEL: Final = re.compile(r"triton_(?:(poi)|red|per)_")
-"""How torch.compile names the kernels that it makes: pointwise ones and reductions; the ops that they fuse follow, and
-with them those around them."""
+"""How torch.compile names the kernels that it makes: pointwise ones and reductions. The names of the fused ops follow,
+and also those of neighbouring ops."""
 
 
 SMALL_LOOKUP: Final = re.compile(r"indexSelectSmallIndex")
@@ -233,7 +233,7 @@ FULL_FLOAT32: Final = re.compile(r"(?<![a-z])sgemm|simt_s(gemm|fprop|dgrad|wgrad
 TF32: Final = re.compile(r"tf32|s1688(?!.*(f16|fp16|bf16))")
 """Kernels that use TF32: products of 16 x 8 x 8 with sums in float32."""
 HALF: Final = re.compile(r"fp16|bf16|f16|half|bfloat16|h884|h1688")
-"""Kernels that read or write less than float32 are not of float32, whatever they are built on."""
+"""Names of kernels that read or write smaller types than float32, even if they also name a float32 kernel."""
 OF_CONVOLUTION: Final = re.compile(r"fprop|dgrad|wgrad|convolve|scudnn|cudnn")
 LAYOUT_CHANGE: Final = re.compile(
     r"nchwTo\w{0,20}nhwc|n\w{0,8}hwcTo\w{0,20}nchw|cudnn::.*convertTensor_kernel", re.IGNORECASE

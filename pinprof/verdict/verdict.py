@@ -16,9 +16,10 @@ from pinprof.trace.spans.idle_times import long_ops
 from pinprof.verdict.step_limits import CAUSES, COPY, GPU, HOST, LAUNCH, LIMITS, PYTHON, LimitName, Rerun
 
 MIN_CAUSE_SHARE_OF_STEP: Final = 0.1
-"""A cause that costs less than this share of the step is not why it is long, where the GPU works for most of it."""
+"""If the GPU works for most of the step, a cause that costs less than this share of it does not explain its length."""
 SIMILAR_SHARE_OF_LARGEST: Final = 0.9
-"""Of causes that cost at least this share of the largest, the one that a line of the program makes comes first."""
+"""Causes that cost at least this share of the largest count as equal: then the first in the order of `CAUSES` wins,
+as those that a line of the program makes come first there."""
 MIN_GPU_SHARE_OF_STEP: Final = 0.5
 """Where the GPU works for this share of the step, and nothing else costs much, it is what the step waits for."""
 MIN_SURE_SHARE_OF_WORLDS: Final = 0.8  # a cause is named that costs most in this share of the worlds
@@ -27,7 +28,7 @@ SURE_GPU_SHARE_OF_STEP: Final = 0.8
 MIN_NAMED_SHARE_OF_WORLDS: Final = 0.1
 """A cause that costs most in a smaller share of the worlds is not named among others."""
 MIN_COPY_SHARE_OF_COST: Final = 0.5
-"""Where copies alone take less than this share of what copies cost, the waits for them are what costs."""
+"""If the time in which only copies run is less than this share of what copies cost, the cost lies in waits for them."""
 MAX_POSSIBLE_CAUSES: Final = 3  # causes between which a trace cannot distinguish; all are named
 
 
@@ -52,8 +53,8 @@ class Verdict:
     """The idle time of the busiest GPU in the step without the profiler, divided among the limits that explain it, the
     largest first; what no limit explains is left out."""
     awaited: float = 0.0
-    """Copies to the GPU per step that the host awaits one by one, where most of what copies cost is the GPU's idle time
-    behind these waits; else 0."""
+    """Copies to the GPU per step that the host awaits one by one; 0 unless the GPU's idle time after these waits is
+    most of what copies cost."""
 
     @property
     def cost(self) -> LimitCost | None:
@@ -62,11 +63,11 @@ class Verdict:
 
     @property
     def between(self) -> tuple[LimitCost, ...]:
-        """What, besides the GPU's work, may cost the step most where no cause is named, the likeliest first."""
+        """If no single cause is sure: the causes, except the GPU's work, that may cost most, the likeliest first."""
         if self.cause is not None:
             return ()
-        may = [cost for cost in self.costs if cost.cause != GPU and cost.share >= MIN_NAMED_SHARE_OF_WORLDS]
-        return tuple(sorted(may, key=lambda cost: -cost.share)[:MAX_POSSIBLE_CAUSES])
+        possible = [cost for cost in self.costs if cost.cause != GPU and cost.share >= MIN_NAMED_SHARE_OF_WORLDS]
+        return tuple(sorted(possible, key=lambda cost: -cost.share)[:MAX_POSSIBLE_CAUSES])
 
 
 NO_VERDICT = Verdict(None, None)
@@ -84,7 +85,7 @@ def judge(details: Details, profile: Profile, replay: Replay) -> Verdict:
 
 
 def _cause(costs: Mapping[LimitName, LimitCost], step_ns: float) -> LimitName | None:
-    """Return the cause that costs most in nearly all worlds, the host where that is its Python in some of them."""
+    """Return the cause that costs most in nearly all worlds; `HOST` if only its sum with Python and launches does."""
     sure = next((cause for cause, cost in costs.items() if cost.share >= MIN_SURE_SHARE_OF_WORLDS), None)
     if sure is None and sum(costs[cause].share for cause in (PYTHON, LAUNCH, HOST)) >= MIN_SURE_SHARE_OF_WORLDS:
         return HOST
@@ -99,7 +100,7 @@ def _idle_by_limit(profile: Profile, costs: Mapping[LimitName, LimitCost]) -> tu
     division = divide(profile, mean)
     beyond = {name: max(costs[name].ns - limit.work(division), 0.0) for name, limit in LIMITS.items() if limit.idle}
     by_host = beyond[PYTHON] + beyond[LAUNCH]
-    if by_host:  # each may explain what the other does, too
+    if by_host:  # both may explain the same idle time: together no more than the host does
         beyond |= {name: beyond[name] * min(beyond[HOST] / by_host, 1.0) for name in (PYTHON, LAUNCH)}
     beyond[HOST] = max(beyond[HOST] - by_host, 0.0)
     scale = min(mean.idle_ns / (sum(beyond.values()) or 1.0), 1.0)
@@ -110,11 +111,11 @@ def _idle_by_limit(profile: Profile, costs: Mapping[LimitName, LimitCost]) -> tu
 def costs_of(details: Details, profile: Profile, replay: Replay) -> tuple[LimitCost, ...]:
     """Return what each limit costs the step without the profiler, the largest first; they overlap.
 
-    `replay` is of this trace alone, and runs.
+    `replay` must have runs, and be of this trace alone, not of all ranks.
     """
     rerun = Rerun(details, profile, replay)
     costs = {name: limit.cost(name, rerun) for name, limit in LIMITS.items()}
-    if profile.launches:  # they cost no more than their number explains: the rest is of ops on the host, or of few
+    if profile.launches:  # launches cost at most what their number explains; the rest is ops on the host
         rest = np.maximum(costs[LAUNCH] - profile.launches.many_ns, 0.0)
         trace = details.trace
         ops = long_ops(trace)
@@ -143,8 +144,8 @@ def _most(costs: Mapping[LimitName, float], step_ns: float) -> LimitName | None:
 def awaited_copies(details: Details, profile: Profile, cost: LimitCost) -> float:
     """Return how many copies to the GPU per step the host awaits one by one; 0 where that is not most of their cost.
 
-    `cost` is that of copies. It is mostly of waits where less than half of it is time in which copies run alone, and
-    the GPU is idle for as long as the rest, as traced, behind waits for copies.
+    `cost` is that of copies. Most of it is due to waits if both hold: copies alone run for less than half of it, and
+    after waits for copies the GPU is idle, as traced, for at least the rest.
     """
     mean, syncs = busiest(profile), details.syncs
     if mean is None or not profile.steps.count:

@@ -40,7 +40,7 @@ class NamedRows:
         return _sums(self.which, values, len(self.codes))
 
     def leading(self, value: Int32s, weight: Int64s) -> tuple[Int64s, Int64s]:
-        """Return per name the value with most weight, -1 for none, and how many different values it has.
+        """Return two columns, per name: the value with most weight (-1 for none), and the number of different values.
 
         Rows with the value -1 do not count.
         """

@@ -46,9 +46,9 @@ def measure_ops(
     """Return the ops of the threads that train, by name.
 
     `own_ns` are the `own_times` of all ops. `stalls` are rows of `Trace.calls` and their times in ns; None if they are
-    withheld. `kernels` says whether the kernels that ops launch are given.
+    withheld. Kernels that ops launch are counted only if `kernels` is true.
     """
-    rows = np.flatnonzero(_inside(trace) & _training(trace)[trace.ops.thread])
+    rows = np.flatnonzero(_in_complete_steps(trace) & _training_threads(trace)[trace.ops.thread])
     own = own_ns[rows]
     names = by_name(trace.ops, rows, own)
     origins = Origins(trace, function_around(trace, rows), sources).of(names, own) if len(rows) else []
@@ -79,12 +79,12 @@ def measure_ops(
     )
 
 
-def _inside(trace: Trace) -> Bools:
+def _in_complete_steps(trace: Trace) -> Bools:
     steps, ops = trace.steps, trace.ops
     return steps.holds(step_at(steps, ops.start_ns)) if steps.on_host else np.zeros(len(ops), bool)
 
 
-def _training(trace: Trace) -> Bools:
+def _training_threads(trace: Trace) -> Bools:
     training = trace.has_role(*TRAINING_ROLES)
     training[trace.calls.thread[trace.launches_work]] = True
     return training & ~trace.has_role("pin_memory")

@@ -25,7 +25,7 @@ def _overlap_steps(lab: Lab) -> CaseRuns:
 
 
 def measure_overlap(lab: Lab) -> Iterator[Measured]:
-    """Yield the cases, and the share of copies there and back around one short kernel, with a wait after each part."""
+    """Yield the times of the cases, and `PORTED`, for which the host waits after each copy and the kernel."""
     import torch
 
     yield from lab.each(CASES, _overlap_steps(lab))

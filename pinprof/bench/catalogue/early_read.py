@@ -18,7 +18,7 @@ AT_ONCE, AFTER_WAIT, *SENT = CASES = figures(
 
 
 def early_reads(lab: Lab) -> CaseRuns:
-    """Return the tries; each has another number, so that the memory of an earlier copy cannot hold the right one."""
+    """Return the tries. Each copies a new number: memory left over from an earlier try must not pass as right."""
     import torch
 
     tensor = torch.empty(lab.sizes["rows"], lab.sizes["columns"], dtype=torch.double, device=lab.device)
@@ -35,14 +35,14 @@ def early_reads(lab: Lab) -> CaseRuns:
         lab.wait()
         return is_wrong
 
-    def sent(sources: Iterator[tuple[int, Tensor]]) -> bool:
+    def gpu_read(sources: Iterator[tuple[int, Tensor]]) -> bool:
         number, source = next(sources)
         return source.to(lab.device, non_blocking=True).mean().item() != number
 
     shape = max(1, lab.sizes["rows"] // 10), lab.sizes["columns"]  # a tenth of what is read back
     pageable = [torch.full(shape, float(number), dtype=torch.double) for number in (1, 2)]
     turns = [cycle(enumerate(tensors, start=1)) for tensors in (pageable, [*map(lab.pinned, pageable)])]
-    return partial(read_back, wait=False), partial(read_back, wait=True), *(partial(sent, turn) for turn in turns)
+    return partial(read_back, wait=False), partial(read_back, wait=True), *(partial(gpu_read, turn) for turn in turns)
 
 
 EARLY_READ = Experiment(

@@ -26,10 +26,10 @@ def _training_steps(lab: Lab) -> CaseRuns:
     parameters = list(training.model.parameters())
 
     def trained() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        of_all = torch.randint(size.classes, (size.rows,)).share_memory_()  # type: ignore[no-untyped-call]
-        stream, pair = BatchStream(host_batches(size)), lambda inputs: (inputs, of_all)
-        made = DataLoader(stream, None, collate_fn=pair, num_workers=lab.sizes["workers"], pin_memory=lab.on_gpu)
-        for inputs, labels in ((part.to(device, non_blocking=True) for part in batch) for batch in made):
+        labels_of_all = torch.randint(size.classes, (size.rows,)).share_memory_()  # type: ignore[no-untyped-call]
+        stream, pair = BatchStream(host_batches(size)), lambda inputs: (inputs, labels_of_all)
+        loader = DataLoader(stream, None, collate_fn=pair, num_workers=lab.sizes["workers"], pin_memory=lab.on_gpu)
+        for inputs, labels in ((part.to(device, non_blocking=True) for part in batch) for batch in loader):
             output = training.model(inputs)
             loss = torch.nn.functional.cross_entropy(output, labels)
             loss = loss + PENALTY * sum(parameter.pow(2.0).sum() for parameter in parameters)

@@ -38,7 +38,7 @@ def zoom_attribute(analysis: Analysis, finding: Finding) -> Markup:
 
 
 def worst_instance(analysis: Analysis, finding: Finding) -> Instance | None:
-    """Return the instance of a finding that costs most, in complete steps if some are there; None if none is known."""
+    """Return the costliest instance of a finding, if possible in a complete step; None if none is known."""
     details, trace, family = analysis.details, analysis.trace, finding.rule.family
     stall = _worst_stall(details, finding)
     if stall is not None:
@@ -86,14 +86,14 @@ def _worst_copy(details: Details, finding: Finding) -> int | None:
         return None
     edited = evidence.edits.pinned | evidence.edits.ahead
     if edited:
-        places = np.flatnonzero(np.isin(overlap.row, list(edited)))
+        positions = np.flatnonzero(np.isin(overlap.row, list(edited)))
     else:
         lines, of_finding = details.copy_places, _places(finding)
-        places = np.flatnonzero([(line.place if line else Place()) in of_finding for line in lines])
-    inside = places[trace.steps.holds(trace.links.activity_step[overlap.row[places]])]
-    places = inside if len(inside) else places
+        positions = np.flatnonzero([(line.place if line else Place()) in of_finding for line in lines])
+    inside = positions[trace.steps.holds(trace.links.activity_step[overlap.row[positions]])]
+    positions = inside if len(inside) else positions
     cost = overlap.exposed_ns * 1000 + trace.gpu.duration_ns[overlap.row]
-    return int(overlap.row[places[cost[places].argmax()]]) if len(places) else None
+    return int(overlap.row[positions[cost[positions].argmax()]]) if len(positions) else None
 
 
 def _longest_gap(details: Details) -> Instance | None:

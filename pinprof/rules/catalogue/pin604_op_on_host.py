@@ -16,7 +16,7 @@ def _on_the_host(details: Details, profile: Profile) -> AllEvidence:
     if not late:
         return
     for name in dict.fromkeys(ops.name_of(row) for row in rows.tolist()):
-        if name.startswith(NODE_PREFIX):  # it runs Python (PIN603), or others had the thread's CPU, or Python's lock
+        if name.startswith(NODE_PREFIX):  # it ran Python (PIN603), or waited for a CPU or Python's lock
             continue
         same_op = rows[[ops.name_of(row) == name for row in rows.tolist()]]
         time = float(ops.duration_ns[same_op].sum()) / profile.steps.divisor

@@ -20,7 +20,7 @@ MIN_SMALL_REDUCTIONS = 20
 BUCKET_BYTES = 25 << 20
 """What DistributedDataParallel puts into a bucket by default."""
 BYTES_PER_NS = 1_000.0
-"""At which rate a GPU at least copies within its memory: packing reads and writes each gradient, there and back."""
+"""The least rate at which a GPU copies within its memory. Packing and unpacking each read and write all gradients."""
 MIN_STARTS_SHARE_OF_STEP = 0.02
 """Starts of collectives that are exposed for a smaller share of the step are not worth a finding."""
 
@@ -33,29 +33,30 @@ def _small_reductions(details: Details, profile: Profile) -> AllEvidence:
     if not profile.step_ns or len(small) < MIN_SMALL_REDUCTIONS * divisor or 2 * len(small) <= of_gradients.sum():
         return
     buckets = list(_buckets(table, small))
-    spared = np.concatenate([bucket[:-1] for bucket in buckets])
-    took = table.end_ns - table.start_ns
-    start_ns = int(took[small].min())  # what any of them takes, however little it sends
-    starts = float(np.minimum(table.exposed_ns[spared], start_ns).sum()) / divisor
-    if starts < MIN_STARTS_SHARE_OF_STEP * profile.step_ns:
+    saved = np.concatenate([bucket[:-1] for bucket in buckets])
+    took_ns = table.end_ns - table.start_ns
+    start_ns = int(took_ns[small].min())  # even the smallest message takes this long
+    starts_ns = float(np.minimum(table.exposed_ns[saved], start_ns).sum()) / divisor
+    if starts_ns < MIN_STARTS_SHARE_OF_STEP * profile.step_ns:
         return
     packed = {
-        int(table.row[bucket[-1]]): float((took[bucket[:-1]] - start_ns).sum())
+        int(table.row[bucket[-1]]): float((took_ns[bucket[:-1]] - start_ns).sum())
         + 4 * float(table.bytes[bucket].sum()) / BYTES_PER_NS
         for bucket in buckets
     }
-    launch = trace.links.launch[table.row[spared]]
+    launch = trace.links.launch[table.row[saved]]
     ops = np.unique(outermost(trace.ops.named(is_collective), follow(trace.links.op, launch), trace.links.op_parent))
     ops = ops[ops != NONE].astype(np.int64)
     host, _ = times_of_ops(trace, ops)
     yield Evidence(
-        starts,
+        starts_ns,
         f"{how_many(len(small) / divisor)} collectives {profile.steps.per} add up less than "
         f"{SMALL_MESSAGE_BYTES >> 20} MiB each, {size(int(table.bytes[small].sum()) / divisor)} together: their starts "
-        f"alone are exposed for {duration(starts)}, and the host takes {duration(host / divisor)} for them as traced",
+        f"alone are exposed for {duration(starts_ns)}, "
+        f"and the host takes {duration(host / divisor)} for them as traced",
         *usual_place(trace, trace.links.launch[table.row[small]].astype(np.int64), details.sources),
         edits=Edits(
-            removed_works=frozenset(table.row[spared].tolist()),
+            removed_works=frozenset(table.row[saved].tolist()),
             removed_ops=frozenset(ops.tolist()),
             prolonged=frozenset(packed.items()),
         ),

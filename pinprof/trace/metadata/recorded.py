@@ -13,11 +13,11 @@ from pinprof.trace.metadata.sampled_stacks import host_of_metadata
 from pinprof.trace.reader.events import Metadata
 from pinprof.trace.tables import Activities
 
-MAX_VALUE_BYTES = 4 << 20  # a longer value is not read: the longest, 5,000 sampled stacks, has less than half
+MAX_VALUE_BYTES = 4 << 20  # longer values are ignored; the longest known (5,000 sampled stacks) has half of that
 
 
 def recorded_info(metadata: Metadata, gpu: Activities) -> Info:
-    """Return the metadata of a trace; `gpu` are its activities, whose devices it names."""
+    """Return the metadata of a trace; `gpu` are its activities: the metadata name their devices."""
     distributed, pinprof = _mapping(metadata.distributed), _mapping(metadata.pinprof)
     properties = _decoded(metadata.devices)
     devices = {

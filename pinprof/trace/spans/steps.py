@@ -43,7 +43,7 @@ def find_steps(recorded: RecordedWork, model_calls: ModelCalls) -> Steps:
     steps = _profiler_steps(recorded) or _served_batches(recorded.annotations)
     captures = recorded.annotations.named(is_marked_capture).any()  # a server captures graphs before its first step
     if not steps and not captures:
-        steps = _annotated_steps(recorded) or _called(model_calls)
+        steps = _annotated_steps(recorded) or _model_call_steps(model_calls)
         repeated = None if steps else _repeated_steps(recorded)
         if repeated and _are_steps(recorded, repeated):
             return repeated
@@ -73,7 +73,7 @@ def _served_batches(annotations: HostEvents) -> Steps | None:
     return _between_starts("annotation", marker, annotations.start_ns[rows], annotations.end_ns[rows])
 
 
-def _called(model_calls: ModelCalls) -> Steps | None:
+def _model_call_steps(model_calls: ModelCalls) -> Steps | None:
     """Return the times between the starts of a language model's calls; of these, decodes are measured."""
     if not len(model_calls):
         return None
@@ -92,7 +92,7 @@ def _between_starts(source: StepSource, marker: str, start: Int64s, end: Int64s)
 def _may_be_steps(recorded: RecordedWork, steps: Steps, *, by_users_marks: bool = False) -> bool:
     """Return whether nothing shows that these are parts of a step, or loops within one.
 
-    A call of a network, or of its compiled code, has whole steps neither in it nor around it; a training step has an
+    No whole step lies within a call of a network, or of its compiled code; a training step has an
     optimizer, unless the user's own marks say otherwise, and a forward and a backward pass.
     """
     for events, begin in ((recorded.functions, MODULE_PREFIX), (recorded.ops, REGION_PREFIX)):
@@ -114,7 +114,7 @@ def _are_steps(recorded: RecordedWork, steps: Steps) -> bool:
     loads = annotations.start_ns[annotations.named(LOADER_MARK.match)]
     updates = gpu.named(UPDATE.search)
     updated = calls.start_ns[recorded.launch[updates]] if steps.on_host else gpu.start_ns[updates]
-    rows, functions = _outer_modules(recorded), recorded.functions  # they begin before the first launch
+    rows, functions = _outer_modules(recorded), recorded.functions  # their starts precede the first launch
     ends = [functions.end_ns[rows[same]] for same in tables.rows_by(functions.name[rows])]
     return any(_in_each(steps, time) for time in (loads, updated, *ends))
 
@@ -146,8 +146,8 @@ def _in_each(steps: Steps, time: Int64s) -> bool:
 def _annotated_steps(recorded: RecordedWork) -> Steps | None:
     """Return the times between the starts of an annotation if about the same number of activities is launched in each.
 
-    Of several such annotations the one that covers most time is taken. Numbers in names are ignored. The marks of a
-    part of a step are none, unless something else shows that it is one.
+    Of several such annotations the one that covers most time is taken. Numbers in names are ignored. A name that
+    looks like a part of a step (`PART_OF_STEP`) counts only if other evidence shows that it marks whole steps.
     """
     annotations = recorded.annotations
     folded: dict[str, int] = {}
@@ -178,7 +178,7 @@ def _annotated_steps(recorded: RecordedWork) -> Steps | None:
 
 
 def _repeated_steps(recorded: RecordedWork) -> Steps | None:
-    """Return the periods of the launches of kernels, steps or parts of one, each after the longest pause in it."""
+    """Return the periods of the kernel launches: steps, or loops within one. Each begins after its longest pause."""
     calls, gpu = recorded.calls, recorded.gpu
     kernels = np.flatnonzero(gpu.category == KERNEL)
     # A graph launch has many kernels, and counts once.
@@ -255,7 +255,7 @@ def _mark_complete(steps: Steps, per_step: np.ndarray) -> Steps:
 
 
 class AnnotationKind(NamedTuple):
-    """Annotations of one kind by a server; the numbers in their names, of requests and tokens, make no other kind."""
+    """A kind of annotation that a server makes; names that differ only in numbers are of one kind."""
 
     server: str
     kind: str  # the name of the kind, with N for numbers

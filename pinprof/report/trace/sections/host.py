@@ -22,13 +22,13 @@ WHAT_COUNTS = "a call in C, such as an operator of torch, counts for the Python 
 MIN_KIND_SHARE_OF_LINE = 0.1
 """A kind of code that has a smaller share of a line's samples is not named."""
 MAX_HOST_LINES = 20
-"""Lines that are listed; further ones have single samples."""
+"""The most lines that a table lists: lines after these have hardly more than one sample each."""
 MAX_LINES_NAMED = 3
 MIN_PART_SHARE, MAX_PARTS_OF_LINE = 0.02, 6
-"""The least share of the time of a part of a line that is named, and the most such parts."""
+"""A part of a line is named if it takes at least this share of the time; at most this many parts are named."""
 MIN_LINE_SHARE = 0.05
 MAX_ERROR_OF_SHARE = 0.2
-"""Shares that may be off by more than this, as those of twenty samples, are left to the tables."""
+"""If shares may be off by more than this (twenty samples or fewer), only the tables show them, no sentence."""
 LOAD_IN_WORKERS = "let workers make the batches: DataLoader(..., num_workers=4, persistent_workers=True)"
 LOAD_FASTER = "more workers (num_workers), persistent_workers=True, or less work per sample"
 
@@ -36,7 +36,7 @@ LOAD_FASTER = "more workers (num_workers), persistent_workers=True, or less work
 def host_section(profile: Profile, *, rows: int | None = None) -> Section | None:
     """Return the lines and functions with most time; None if the recording was made without sampling.
 
-    A terminal has the first `rows` of lines, None for all.
+    A terminal shows only the first `rows` of the lines; None: all of them.
     """
     sums, recorded = profile.host, profile.info.host
     why_not: list[str] = []
@@ -150,7 +150,7 @@ def parts_of_line(profile: Profile, line: CalledLine) -> str:
     """Return what takes the time below a line of the program: "forward 44 %, backward 27 %"; empty for one part."""
     shares = [(name, profile.host.share(count)) for name, count in line.parts] if profile.host else []
     worth = [f"{printable(name)} {percent(share)}" for name, share in shares if share >= MIN_PART_SHARE]
-    return ", ".join(worth[:MAX_PARTS_OF_LINE]) if len(worth) > 1 else ""  # one alone is what the line says itself
+    return ", ".join(worth[:MAX_PARTS_OF_LINE]) if len(worth) > 1 else ""  # a single part is the line itself
 
 
 def time_of_line(profile: Profile, line: CalledLine) -> str:

@@ -61,9 +61,9 @@ def words_of_runs(runs: Runs) -> tuple[str, str]:
 def course_sections(course: WholeRun, step_ns: float | None) -> Iterator[Section]:
     """Yield what steps unlike the others add to a step of this length, and where the time of the run went."""
     unlike = list(_unlike(course))
-    matter = {row.reason for row in course.irregular if step_ns and row.per_step_ns >= MIN_ADDED_SHARE * step_ns}
+    named_reasons = {row.reason for row in course.irregular if step_ns and row.per_step_ns >= MIN_ADDED_SHARE * step_ns}
     if unlike:
-        named = [fact for fact in unlike if fact.name in matter]
+        named = [fact for fact in unlike if fact.name in named_reasons]
         also = "".join(f"; also {fact.number} ({WHY_IRREGULAR[fact.name]})" for fact in named[1:])
         brief = [f"Steps unlike the others: {fact.number} {fact.meaning}{also}." for fact in named[:1]]
         yield Section(
