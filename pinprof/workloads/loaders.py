@@ -1,4 +1,4 @@
-"""Copy batches of a DataLoader with two workers, with and without its `pin_memory`."""
+"""Copy batches of a DataLoader with two workers, which pins them or not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,8 +28,7 @@ class BatchStream(IterableDataset[Tensor]):
 def loaded(device: torch.device, scale: float = 1.0, *, pinned: bool = False) -> Iterator[Step]:
     """Copy the loader's batches with `non_blocking=True`.
 
-    Batches have half as many rows as elsewhere, to save shared memory. A deeper network lets the
-    loader keep up.
+    With half as many rows as elsewhere, to save shared memory, and a deeper network, so that the loader is never late.
     """
     size = sizes(scale)
     size = replace(size, rows=max(1, size.rows // 2))
