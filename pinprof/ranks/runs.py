@@ -151,9 +151,8 @@ def _gaps(parts: Sequence[RankPart]) -> Iterator[str]:
     size = next((part.profile.info.world_size for part in parts if part.profile.info.world_size), max(numbers) + 1)
     absent = size - sum(0 <= rank < size for rank in numbers)
     if absent > 0:
-        first = islice(
-            (str(rank) for rank in range(size) if rank not in numbers), MAX_RANKS_NAMED
-        )  # a size may be absurd
+        # a size may be absurd
+        first = islice((str(rank) for rank in range(size) if rank not in numbers), MAX_RANKS_NAMED)
         named = ", ".join(first) + (f" and {absent - MAX_RANKS_NAMED} more" if absent > MAX_RANKS_NAMED else "")
         ranks, them = ("rank", "it") if absent == 1 else ("ranks", "these")
         yield f"No trace of {ranks} {named} of {size}: the others may have waited for {them}"

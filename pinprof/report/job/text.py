@@ -7,12 +7,12 @@ from rich.text import Text
 
 from pinprof.ground.units import counted, duration, listed, milliseconds, percent
 from pinprof.ranks.rank import RankPart, Ranks
+from pinprof.ranks.runs import MAX_RANKS_NAMED
 from pinprof.report.job import view
 from pinprof.report.terminal import bullet, hanging, laid_out, note, section, table
 from pinprof.report.view import Section, in_terminal
 from pinprof.report.words import NOTHING, capitalized, printable
 
-MAX_RANKS_NAMED = 8
 MAX_BRIEF_DOUBTS = 2
 MAX_LISTED_RANKS = 16
 """Ranks that the table lists if there are more than `MAX_RANK_ROWS`: those that need longest alone."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pinprof.ground.units import NS_PER_MS, between, counted, duration, listed, percent, rate, shortened, size
 from pinprof.ranks.compare import MIN_SHARE_EXPLAINED, MIN_SHARE_OF_REASON, MIN_SKEW_SHARE
 from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
+from pinprof.ranks.runs import MAX_RANKS_NAMED
 from pinprof.report.findings.views import named
 from pinprof.report.html import Column, number_columns
 from pinprof.report.trace.first_screen import first_screen
@@ -22,7 +23,6 @@ MAX_RANK_ROWS = 32
 MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
 """The most that a terminal lists."""
 MAX_TRAFFIC = 3
-MAX_RANKS_NAMED = 8
 NOBODY_HOLDS_UP = "no rank holds up the others"
 MEANING_OF_TIMES = (
     "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
@@ -72,7 +72,7 @@ def slowest_of(ranks: Ranks) -> RankRow | None:
 
 def headline(ranks: Ranks, parts: Sequence[RankPart]) -> str:
     """Return in at most fifteen words which rank holds up the others and by how much, or else what bounds the step."""
-    who, _, _ = verdict_line(ranks).partition(": ")
+    who, _ = _who_and_why(ranks)
     shown = _shown_part(ranks, parts)
     cause = shown.findings.verdict.cause if shown and ranks.slowest_rank is None else None
     if shown is None or cause is None or not shown.profile.step_ns:
@@ -82,8 +82,13 @@ def headline(ranks: Ranks, parts: Sequence[RankPart]) -> str:
 
 def why(ranks: Ranks) -> str:
     """Return what the headline leaves out of the verdict: the reason and who comes last, or an empty text."""
-    _, _, reason = verdict_line(ranks).partition(": ")
+    _, reason = _who_and_why(ranks)
     return capitalized(reason)
+
+
+def _who_and_why(ranks: Ranks) -> tuple[str, str]:
+    who, _, reason = verdict_line(ranks).partition(": ")
+    return who, reason
 
 
 def verdict_line(ranks: Ranks) -> str:

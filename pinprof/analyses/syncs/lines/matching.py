@@ -306,10 +306,11 @@ def lines_of_waits(trace: Trace, stalls: Stalls) -> Lines:
         }
         if not all(_fits(by_context[wait], by_order[wait]) for wait in stalls_of):
             continue
-        has_rival, alike = watched.has_rival(kind), Counter(waits.around[wait] for wait in stalls_of)
+        has_rival = watched.has_rival(kind)
+        alike = Counter(waits.around[wait] for wait in stalls_of) if has_rival and not watched.sequences else None
         for wait, own in stalls_of.items():
             around = waits.around[wait]
-            is_certain = not has_rival or (not watched.sequences and alike[around] <= contexts.most[kind, around])
+            is_certain = not has_rival or (alike is not None and alike[around] <= contexts.most[kind, around])
             line = agreed(by_order[wait]) or (by_context[wait] if is_certain else None)
             for stall in own:
                 result[stall] = line
