@@ -12,7 +12,7 @@ from pinprof.workloads import workload
 from pinprof.workloads.model import Build
 from pinprof.workloads.model import Step as PlainStep
 from pinprof.workloads.waits import HOST_WORK_MS, WORKSPACE_ROWS, work_on_host
-from scripts.pair_programs import choices, moves, of_ranks, reads
+from scripts.pair_programs import choices, jobs, moves, of_ranks, reads
 from scripts.pair_programs.parts import Step, resident
 
 Scenario = dict[str, str | bool]
@@ -43,6 +43,10 @@ class Pair:
     scenario: Scenario | None
     """None: nothing predicts what the fix brings."""
     looked_at: bool = False
+    late: str | None = None
+    """Of a job, which rank holds up the others before the fix: the last, or none."""
+    rule: str | None = None
+    """What is to be found before the fix."""
 
 
 def workloads(before: str, after: str | Build) -> PairBuild:
@@ -139,13 +143,34 @@ PAIRS = (
     Pair("everything_at_once", moves.everything_at_once, {**PIN_AND_GO_ON, **NO_WAITS}, looked_at=True),
 )
 
+LAST = "last"
+
 RANK_PAIRS = (
     Pair("logging_rank", of_ranks.logging_rank, NO_WAITS),
     Pair("pageable_rank", of_ranks.pageable_rank, PIN_AND_GO_ON, looked_at=True),
     Pair("pageable_ranks", of_ranks.pageable_ranks, PIN_AND_GO_ON),
     Pair("averaged_loss", of_ranks.averaged_loss, NO_WAITS),
     Pair("timed_parts_ranks", of_ranks.timed_parts, NO_WAITS),
-    Pair("sleeping_rank", of_ranks.sleeping_rank, None),
+    Pair("sleeping_rank", of_ranks.sleeping_rank, None, late=LAST),
+    Pair("slow_loader_rank", jobs.slow_loader_rank, None, late=LAST),
+    Pair("slow_python_rank", jobs.slow_python_rank, None, late=LAST),
+    Pair("saving_rank", jobs.saving_rank, None, late=LAST),
+    Pair("collecting_rank", jobs.collecting_rank, None, late=LAST),
+    Pair("more_work_rank", jobs.more_work_rank, None, late=LAST),
+    Pair("balanced", jobs.balanced, None),
+    Pair("sharded", jobs.sharded, None),
+    Pair("sharded_prefetch", jobs.sharded_prefetch, None),
+    Pair("tensor_parallel", jobs.tensor_parallel, None),
+    Pair("experts", jobs.experts, None),
+    Pair("accumulating", jobs.accumulating, None, rule="PIN707"),
+    Pair("small_buckets", jobs.small_buckets, None, rule="PIN708"),
+    Pair("one_bucket", jobs.one_bucket, None),
+    Pair("unused_searched", jobs.unused_searched, None),
+    Pair("static_graph", jobs.static_graph, None),
+    Pair("bucket_views", jobs.bucket_views, None),
+    Pair("buffers_sent", jobs.buffers_sent, None),
+    Pair("clipping", jobs.clipping, NO_WAITS),
+    Pair("pipeline", jobs.pipeline, None),
 )
 """Jobs of several ranks: each is built in the process of a rank."""
 

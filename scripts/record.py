@@ -16,6 +16,7 @@ timing has quiet. FOLDER keeps what it has of other programs. `launches` needs t
 
 import gc
 import gzip
+import os
 import sys
 import tempfile
 import time
@@ -53,7 +54,7 @@ from scripts.recordings import (
 OF_WORKLOADS, OF_PAIRS = Windows(10, 5, 0.3, least_steps=10), Windows(20, 5, 0.3)
 OF_LAUNCHES, OF_RULES, OF_ESTIMATES = Windows(12, 8, 0.25), Windows(10, 4, 0.25), Windows(12, 6, 0.25)
 WORKLOAD_STEPS = {False: 5, True: 3}  # without and with stacks, which make a trace several times larger
-PAIR_STEPS, PROGRAM_STEPS = 6, 2
+PAIR_STEPS, JOB_STEPS, PROGRAM_STEPS = 6, 6, 2
 SIDE_SECONDS, LAUNCHES_SECONDS = 120, 400  # no side may take longer, nor all sides of a program with what is compiled
 VERSIONS = ("before", "after")
 COMPILING = ("recompiling",)
@@ -134,49 +135,72 @@ def _side_of_pair(known: Pair, version: str, order: Order) -> list[float]:
     return means
 
 
-def _entry_of_pair(known: Pair, times: Sequence[list[float]]) -> tuple[str, object]:
+def _entry_of_pair(known: Pair, times: Sequence[list[float]]) -> tuple[str, dict[str, object]]:
     before, after = map(of_windows, times)
     facts = {"scenario": known.scenario, "looked_at": known.looked_at}
     return known.name, {**facts, "before_ms": before, "after_ms": after}
 
 
 def take_ranks(name: str, order: Order) -> Iterator[tuple[str, object]]:
-    """Time and record both sides of a job on all ranks."""
+    """Time both sides of a job in turns on all ranks, then record them."""
     known = NAMED_PAIRS[name]
-    times = []
-    for version in VERSIONS:
-        with tempfile.TemporaryDirectory() as folder:
-            meeting = f"file://{folder}/store"
-            ranks = [partial(_be_rank, rank, meeting, known, version, order) for rank in range(order.ranks)]
-            times.append(in_processes(ranks, SIDE_SECONDS)[0])
-    yield _entry_of_pair(known, times)
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = f"file://{folder}/store"
+        ranks = [partial(_be_rank, rank, meeting, known, order) for rank in range(order.ranks)]
+        times = in_processes(ranks, SIDE_SECONDS)[0]
+    label, entry = _entry_of_pair(known, times)
+    yield label, {**entry, "late": known.late, "rule": known.rule}
 
 
-def _be_rank(rank: int, meeting: str, known: Pair, version: str, order: Order) -> list[float]:
-    """Be one rank of one side: time the step, begun on all ranks at once, then record it."""
-    cuda = order.device.type == "cuda"
-    device = torch.device("cuda", rank) if cuda else order.device
-    if cuda:
-        torch.cuda.set_device(device)
+def _be_rank(rank: int, meeting: str, known: Pair, order: Order) -> list[list[float]]:
+    """Be one rank: time the step of both sides in turns, begun on all ranks at once, then record each side."""
+    device = _device_of(rank, order)
     patience = timedelta(seconds=SIDE_SECONDS)
     distributed.init_process_group(
-        "nccl" if cuda else "gloo", init_method=meeting, rank=rank, world_size=order.ranks, timeout=patience
+        "nccl" if device.type == "cuda" else "gloo",
+        init_method=meeting,
+        rank=rank,
+        world_size=order.ranks,
+        timeout=patience,
     )
-    torch.manual_seed(0)
-    step = warmed(known.build(device, version == "after", order.scale), device, OF_PAIRS.warm_up_steps)
+    steps = [_built_side(known, fixed, device, order.scale) for fixed in (False, True)]
 
-    def together(count: int) -> float:
+    def together(step: Step, count: int) -> float:
         distributed.barrier()
         return window(step, device, 0.0, count)
 
-    took = torch.tensor([together(OF_PAIRS.warm_up_steps)], device=device)
-    distributed.all_reduce(took, distributed.ReduceOp.MAX)
-    count = max(int(OF_PAIRS.least_s * 1000 / took.item()), 1)  # the same on all ranks
-    means = [together(count) for _ in range(OF_PAIRS.number)]
-    record(step, device, order.out / f"{known.name}.rank{rank}.{version}.json.gz", PAIR_STEPS)
-    distributed.barrier()
+    def count_of(step: Step) -> int:
+        """Return the steps of a window, the same on all ranks."""
+        took = torch.tensor([together(step, OF_PAIRS.warm_up_steps)], device=device)
+        distributed.all_reduce(took, distributed.ReduceOp.MAX)
+        return max(int(OF_PAIRS.least_s * 1000 / took.item()), 1)
+
+    counts = [count_of(step) for step in steps]
+    turns = [[together(*side) for side in zip(steps, counts, strict=True)] for _ in range(OF_PAIRS.number)]
+    for step, version in zip(steps, VERSIONS, strict=True):
+        record(step, device, order.out / f"{known.name}.rank{rank}.{version}.json.gz", JOB_STEPS)
+        distributed.barrier()
     distributed.destroy_process_group()
-    return means
+    return [list(means) for means in zip(*turns, strict=True)]
+
+
+def _device_of(rank: int, order: Order) -> torch.device:
+    """Return the rank's GPU, and choose it; ranks share GPUs if there are more of them.
+
+    NCCL refuses ranks of one host on one GPU, so that each gets a host of its own: then they meet over sockets.
+    """
+    if order.device.type != "cuda":
+        return order.device
+    count = torch.cuda.device_count()
+    if count < order.ranks:
+        os.environ["NCCL_HOSTID"] = f"host of rank {rank}"
+    torch.cuda.set_device(rank % count)
+    return torch.device("cuda", rank % count)
+
+
+def _built_side(known: Pair, fixed: bool, device: torch.device, scale: float) -> Step:
+    torch.manual_seed(0)
+    return warmed(known.build(device, fixed, scale), device, OF_PAIRS.warm_up_steps)
 
 
 def take_launches(name: str, order: Order) -> Iterator[tuple[str, object]]:

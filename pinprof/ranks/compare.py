@@ -17,13 +17,22 @@ from pinprof.ground.units import ms
 from pinprof.measurement.figures import EXPOSED_MS
 from pinprof.measurement.profile import Profile, WaitSite
 from pinprof.measurement.trust.doubt import given
-from pinprof.ranks.rank import Latecomer, RankPart, RankRow, Ranks, SharedFinding, SharedSite, longest_first, number_of
+from pinprof.ranks.rank import (
+    Latecomer,
+    RankPart,
+    RankRow,
+    Ranks,
+    SharedFinding,
+    SharedSite,
+    Turns,
+    longest_first,
+    number_of,
+)
 from pinprof.rules.rule import Finding, FoundSite
 from pinprof.rules.sums import within
 from pinprof.trace.collectives import Meeting, RankClocks, align_clocks, match_collectives
 from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE
-from pinprof.verdict.step_limits import BY_HOST
 
 OfRank: TypeAlias = tuple[int, Finding]
 
@@ -34,6 +43,11 @@ that do the same work differ by less than twice that."""
 MIN_SHARE_EXPLAINED = 0.8
 """A rank holds up the others if its longer work is at least this share of the time for which they wait."""
 MIN_SHARE_WAITED = 0.5  # longer work explains a wait that is at least this share of it
+
+MIN_STEPS_OF_TURNS = 3
+MIN_LATE_SHARE_OF_STEP = 0.25
+"""A rank is late in a step if its host works longer by this share of the step."""
+
 
 MAX_COLLECTIVES_SHOWN = 10
 MIN_SHARE_OF_REASON = 0.5
@@ -52,8 +66,10 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
     waits = _measure_waits(parts, meetings, clocks)
     rows = [_rank_row(parts, index, number, waits, clocks.ahead_ns[index]) for index, number in enumerate(numbers)]
     rows, unsure = _within_step(_in_lockstep(rows, parts, meetings), parts)
-    slowest, skew = _slowest(rows, unsure)
-    index = next((index for index, row in enumerate(rows) if row.rank == slowest), None)
+    longest, skew, is_longer = _longest(rows, unsure)
+    reason = None if longest is None else _reason(parts, rows, longest)
+    slowest = rows[longest].rank if longest is not None and is_longer and reason else None
+    turns = _turns(parts, rows) if slowest is None and meetings else None
     return Ranks(
         tuple(sorted(rows, key=lambda row: row.rank)),
         next((part.profile.info.world_size for part in parts if part.profile.info.world_size), None),
@@ -61,12 +77,14 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
         clocks.within_ns,
         slowest,
         skew,
-        None if index is None else _reason(parts, rows, index),
+        None if slowest is None else reason,
         _shared_findings(parts, numbers),
         tuple(choice),
         _traffic(waits.meetings_of, next((part.profile.steps.divisor for part in parts), 1)),
         unsure,
-        _latecomer(parts, rows, waits, clocks) if slowest is None else None,
+        _latecomer(parts, rows, waits, clocks) if slowest is None and not turns else None,
+        turns,
+        reason is not None,
     )
 
 
@@ -78,9 +96,10 @@ def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: S
     """
     paced = list(rows)
     for together in _joined(meetings):
-        pace = max((rows[index] for index in together), key=lambda row: row.alone_ns or 0.0)
-        for index in together if pace.alone_ns and pace.step_ns else ():
-            if rows[index].step_ns and parts[index].profile.estimate.source != "measured":
+        known = [rows[index] for index in together if rows[index].alone_ns and rows[index].step_ns]
+        pace = min(known, key=lambda row: (row.waited_ns, -(row.alone_ns or 0.0)), default=None)
+        for index in together if pace else ():
+            if pace and rows[index].step_ns and parts[index].profile.estimate.source != "measured":
                 paced[index] = replace(rows[index], step_ns=pace.step_ns)
     return paced
 
@@ -170,6 +189,7 @@ def _rank_row(parts: Sequence[RankPart], index: int, rank: int, waits: "_Waits",
     part = parts[index]
     profile, communication = part.profile, part.profile.communication
     steps = profile.steps.divisor
+    others_gap_ns = _others_gap_ns(parts, index)
     is_stall_known = not (profile.withheld.stalls or profile.withheld.per_step)
     stalls: Counter[str] = Counter()
     for site in profile.sites if is_stall_known else ():
@@ -179,7 +199,7 @@ def _rank_row(parts: Sequence[RankPart], index: int, rank: int, waits: "_Waits",
         path=profile.path,
         step_ns=profile.step_ns,
         alone_ns=part.alone.usual_ns if part.alone else None,
-        surely_ns=part.alone.least_ns if part.alone else None,
+        surely_ns=part.alone.at_pace_ns(others_gap_ns) if part.alone else None,
         traced_ns=profile.steps.traced_ns,
         gpu_busy_ns=profile.steps.busy_ns,
         exposed_copies_ns=given(EXPOSED_MS.of(profile)),
@@ -189,7 +209,8 @@ def _rank_row(parts: Sequence[RankPart], index: int, rank: int, waits: "_Waits",
         exposed_communication_ns=communication.exposed_ns / steps,
         waited_ns=waits.waited_ns[index],
         last=waits.last[index],
-        explains=_explained(parts, index, waits),
+        explains=_explained(parts, index),
+        host_pace=part.alone.call_gap_ns / others_gap_ns if part.alone and others_gap_ns else None,
         clock_ahead_ns=clock_ahead_ns,
         steps_before=profile.info.steps_before,
         overlapped_communication_ns=(communication.time_ns - communication.exposed_ns) / steps,
@@ -201,33 +222,65 @@ def _rank_row(parts: Sequence[RankPart], index: int, rank: int, waits: "_Waits",
     )
 
 
-def _slowest(rows: Sequence[RankRow], unsure: float) -> tuple[int | None, float]:
-    """Return the rank that holds up the others, or None, and how much longer than their median the slowest one needs.
+def _others_gap_ns(parts: Sequence[RankPart], index: int) -> float:
+    """Return the median time of the other ranks' hosts from one call to the next; 0 if it is unknown."""
+    return median(
+        [part.alone.call_gap_ns for other, part in enumerate(parts) if part.alone and other != index] or [0.0]
+    )
+
+
+def _longest(rows: Sequence[RankRow], unsure: float) -> tuple[int | None, float, bool]:
+    """Return which rank needs longest alone, by how much longer than the median of the others, and if that is sure.
 
     A rank that comes last does not always hold up the others: if all hosts run ahead of their GPUs, one of them is
     last, at no cost; and it may come last for a reason outside of the recorded steps. What counts is the step that each
     rank would have alone, if that explains what the others wait.
     """
-    steps = [(row.alone_ns, row.rank, row) for row in rows if row.alone_ns and row.surely_ns]
+    steps = [(row.alone_ns, row.rank, index) for index, row in enumerate(rows) if row.alone_ns and row.surely_ns]
     if len(steps) < 2:  # noqa: PLR2004  no other rank to compare with
-        return None, 0.0
-    longest, rank, row = max(steps, key=lambda step: step[:2])
-    others = median(time for time, number, _ in steps if number != rank)
-    is_longer = (row.surely_ns or 0.0) > (1 + MIN_SKEW_SHARE) * (1 + unsure) * others
-    return (rank if is_longer and (row.explains or 0.0) >= MIN_SHARE_EXPLAINED else None), max(longest - others, 0.0)
+        return None, 0.0, False
+    longest, _, index = max(steps, key=lambda step: step[:2])
+    others = median(time for time, _, other in steps if other != index)
+    is_longer = (rows[index].surely_ns or 0.0) > (1 + MIN_SKEW_SHARE) * (1 + unsure) * others
+    return index, max(longest - others, 0.0), is_longer and (rows[index].explains or 0.0) >= MIN_SHARE_EXPLAINED
 
 
-def _explained(parts: Sequence[RankPart], index: int, waits: "_Waits") -> float | None:
-    """Return the share of the others' exposed waiting that a rank's own longer work, as traced, explains.
+def _turns(parts: Sequence[RankPart], rows: Sequence[RankRow]) -> Turns | None:
+    """Return the ranks that are late in some steps only; None if that costs the job little.
 
-    Work that is much longer than what the others wait does not explain it: then they wait elsewhere, or not for it.
+    A rank is late in a step by how much longer than usual its host works, beyond how much longer the others' do.
     """
-    alone, others = parts[index].alone, [part.alone for other, part in enumerate(parts) if other != index]
-    known = [other.traced_ns for other in others if other]
-    cost = [ns for other, ns in enumerate(waits.exposed_ns) if other != index]
-    if alone is None or not known or not (waited := median(cost)):
+    delays = [part.delays_ns for part in parts]
+    count, step_ns = len(delays[0]), max(row.traced_ns or 0.0 for row in rows)
+    apart = len(set(map(len, delays))) > 1 or len({part.profile.info.steps_before for part in parts}) > 1
+    if apart or count < MIN_STEPS_OF_TURNS:
         return None
-    longer = max(alone.traced_ns - median(known), 0.0)
+    longest_last = np.sort(np.array(delays), axis=0)
+    late_ns = longest_last[-1] - np.median(longest_last[:-1], axis=0)
+    is_late = late_ns >= MIN_LATE_SHARE_OF_STEP * step_ns
+    if late_ns[is_late].sum() / count < MIN_SKEW_SHARE * step_ns or not is_late.any():
+        return None
+    most_often = Counter(np.argmax(delays, axis=0)[is_late].tolist()).most_common()
+    ranks = tuple(rows[index].rank for index, _ in most_often)
+    return Turns(ranks, int(is_late.sum()), count, float(np.median(late_ns[is_late])))
+
+
+def _explained(parts: Sequence[RankPart], index: int) -> float | None:
+    """Return the share of the others' waiting that a rank's own longer work, as traced, explains; None if none waits.
+
+    The others wait for as long as their traced step is longer than what they need alone. Their kernels of collectives
+    may wait longer: if a host is ahead of its GPU, that is free. Work that is much longer than what the others wait
+    does not explain it: then they wait elsewhere, or not for it.
+    """
+    alone = parts[index].alone
+    others = [part for other, part in enumerate(parts) if other != index and part.alone]
+    if alone is None or not others:
+        return None
+    usual = median(part.alone.traced_ns for part in others if part.alone)
+    waited = median(part.profile.steps.traced_ns or 0.0 for part in others) - usual
+    if waited <= 0:
+        return None
+    longer = max(alone.traced_ns - usual, 0.0)
     return min(longer / waited, 1.0) if waited >= MIN_SHARE_WAITED * longer else 0.0
 
 
@@ -349,8 +402,8 @@ def _collective(name: str, group: str, meetings: Sequence[_Meeting], numbers: Se
 # Why a rank is slow
 
 
-def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> str:
-    """Return in words where the slowest rank spends more time than the others."""
+def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> str | None:
+    """Return in words where the slowest rank spends more time than the others; None if its trace does not show it."""
     slowest, others = rows[index], [row for other, row in enumerate(rows) if other != index]
     profile, profiles = parts[index].profile, [part.profile for other, part in enumerate(parts) if other != index]
 
@@ -370,12 +423,7 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> s
         longer = profile.pause.time_ns - (median(pauses) if pauses else 0.0)
         reasons.append((longer, f"its host runs no op and no call, {profile.pause.between}: {PAUSE_MEANING}"))
     most, reason = max(reasons)
-    if (
-        most < MIN_SHARE_OF_REASON * excess(lambda row: row.alone_ns or 0.0)
-        and parts[index].findings.verdict.cause in BY_HOST
-    ):
-        return "its host launches later"
-    return reason
+    return reason if most >= MIN_SHARE_OF_REASON * excess(lambda row: row.alone_ns or 0.0) else None
 
 
 def _stall(profile: Profile, identity: SiteIdentity) -> float:

@@ -17,10 +17,11 @@ from pinprof.measurement.profile import Profile
 from pinprof.prediction.pinning import Pinning
 from pinprof.replay import Replay
 from pinprof.replay.calibration import cost_of, expected, recording_mode
-from pinprof.replay.machine import pace
+from pinprof.replay.machine import ProfilerCost, pace
+from pinprof.replay.program import Program
 from pinprof.rules.rule import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
-from pinprof.trace.tables import Trace
+from pinprof.trace.tables import NONE, Trace
 
 TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]  # (cause, ns per step), the longest first
 
@@ -29,12 +30,26 @@ MAX_PROFILER_COST_RATIO = 1.25
 same work was called slow."""
 
 
+MIN_PAUSE_NS = 1_000_000
+"""Between two calls of a host: one op of torch takes less, even under a profiler."""
+MAX_PACE_RATIO = 2.0
+SHARE_OF_USUAL_STEPS = 0.25
+"""The usual step of a rank is this quantile: two ranks that take turns are each late in half of the steps."""
+
+
 class Alone(NamedTuple):
     """The step of a rank that waits for no other, in ns."""
 
     least_ns: float  # without the profiler, if it cost the most that is possible
     usual_ns: float  # without the profiler, if it cost what is expected
     traced_ns: float  # with the profiler's cost: the rank's own work in the trace
+    call_gap_ns: float = 0.0  # the median time from one call of the host to the next, its pace; 0 if unknown
+    in_ops_ns: float = 0.0  # the host's time between calls per step, without Python: no faster host saves more
+
+    def at_pace_ns(self, call_gap_ns: float) -> float:
+        """Return the least that the usual step would be if this host were as fast as one with that gap."""
+        slower = max(1 - call_gap_ns / self.call_gap_ns, 0.0) if self.call_gap_ns and call_gap_ns else 0.0
+        return min(self.least_ns, self.usual_ns - slower * self.in_ops_ns)
 
 
 @dataclass(frozen=True)
@@ -45,13 +60,42 @@ class RankPart:
     findings: Findings
     alone: Alone | None  # None if it is unknown
     idle: TimesPerStep | None = None  # why its busiest GPU was idle in the complete steps; None if unknown
+    delays_ns: tuple[float, ...] = ()  # how much longer than usual the host's own work takes in each whole step
     file: str = ""  # what to read the trace from again; the path of the profile hides the secrets of a URL
 
 
 def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
     """Return what the report on a job needs of one rank; `machine` is as for `find`."""
     analysis = analyse(trace, machine)
-    return RankPart(analysis.profile, analysis.findings.summary(), _alone(analysis.replay), idle=_idle(analysis))
+    return RankPart(
+        analysis.profile,
+        analysis.findings.summary(),
+        _alone(analysis.replay),
+        idle=_idle(analysis),
+        delays_ns=_delays_ns(analysis),
+    )
+
+
+def _delays_ns(analysis: Analysis) -> tuple[float, ...]:
+    """Return how much longer than usual the host's own work takes in each whole step.
+
+    It pauses longer between two calls, or all its work takes longer than at the slowest pace of a host: one that is
+    ahead of its GPU makes calls up to twice as fast as one that is not.
+    """
+    trace, stalls = analysis.details.trace, analysis.details.syncs.stalls
+    steps, calls, whole = trace.steps, trace.calls, trace.steps.whole
+    if not steps.on_host or not whole.any() or not len(calls):
+        return ()
+    order = np.argsort(calls.start_ns, kind="stable")
+    ends, begins = np.maximum.accumulate(calls.end_ns[order])[:-1], calls.start_ns[order][1:]
+    long = begins - ends >= MIN_PAUSE_NS
+    pauses = covered(Intervals(ends[long], begins[long]), steps.start_ns, steps.end_ns)[whole]
+    in_step = stalls.call_step != NONE
+    waits = np.bincount(stalls.call_step[in_step], stalls.stall_ns[in_step], minlength=len(steps))
+    own = (steps.end_ns - steps.start_ns - waits)[whole]
+    usual = [np.quantile(times, SHARE_OF_USUAL_STEPS) for times in (pauses, own)]
+    longer = np.where(own > MAX_PACE_RATIO * usual[1], own - usual[1], 0.0)
+    return tuple(np.maximum(pauses - usual[0], longer).tolist())
 
 
 def _idle(analysis: Analysis) -> TimesPerStep | None:
@@ -82,8 +126,18 @@ def _alone(replay: Replay) -> Alone | None:
     by_itself = replay.waiting_for_nobody or replay.programs[0]
     usual_cost = expected([by_itself], recording_mode([replay.ranks[0].trace])).cost
     most_cost = replace(usual_cost, per_event_ns=MAX_PROFILER_COST_RATIO * usual_cost.per_event_ns)
-    alone = Alone(*(pace([by_itself], replay.steps, cost).step_ns for cost in (most_cost, usual_cost, cost_of(0.0))))
+    least, usual, traced = (
+        pace([by_itself], replay.steps, cost).step_ns for cost in (most_cost, usual_cost, cost_of(0))
+    )
+    alone = Alone(least, usual, traced, *_pace_of_host(by_itself, usual_cost, replay.steps))
     return alone if alone.usual_ns else None
+
+
+def _pace_of_host(program: Program, cost: ProfilerCost, steps: int) -> tuple[float, float]:
+    """Return the median time from one call of the host to the next, and the sum of these times per step."""
+    gaps = np.maximum(cost.before_ns(program.host) - program.host.input - program.host.python, 0.0)
+    gaps = gaps[gaps > 0]
+    return (float(np.median(gaps)), float(gaps.sum()) / steps) if len(gaps) else (0.0, 0.0)
 
 
 def rank_of(part: RankPart) -> int | None:
@@ -121,6 +175,8 @@ class RankRow:
     explains: float | None
     """The share of the others' exposed waiting that its own longer work in the trace explains; None if that is unknown,
     or nobody waits."""
+    host_pace: float | None
+    """Its host's time from one call to the next, as a multiple of that of the others; None if unknown."""
     clock_ahead_ns: int  # how far the clock of its machine is ahead of that of the first rank
     steps_before: int | None
     """Steps of the program before the recorded ones; collectives match if all ranks have the same number."""
@@ -149,6 +205,15 @@ class SharedFinding:
     """As on the rank where it costs most; if it is about collectives, on the one that waits least in them."""
     ranks: tuple[int, ...]
     sites: tuple[SharedSite, ...] = ()  # its places on all of these ranks, the costliest first
+
+
+class Turns(NamedTuple):
+    """Ranks that hold up the others, each in some of the steps."""
+
+    ranks: tuple[int, ...]
+    held_up: int  # the steps in which one of them is late
+    steps: int  # of how many that were recorded
+    late_ns: float  # how much longer its host works there, beyond the others', in the median
 
 
 class Latecomer(NamedTuple):
@@ -181,6 +246,8 @@ class Ranks:
     unsure: float = 0.0
     """The times alone are known up to this share of them: by it the expected cost of the profiler was wrong."""
     latecomer: Latecomer | None = None  # None if a rank is named, and if the others wait for none
+    turns: Turns | None = None  # None if a rank is named, and if none is late in some steps
+    is_reason_known: bool = False  # whether the trace of the rank that needs longest alone shows why
 
     def __repr__(self) -> str:
         return one_line("ranks", [self.summary])
@@ -196,6 +263,8 @@ class Ranks:
         """The rank on which to report: the one that holds up the others, else the one that needs longest alone."""
         if self.slowest_rank is not None:
             return self.slowest_rank
+        if self.turns:
+            return self.turns.ranks[0]
         return min(self.rows, key=lambda row: (-(row.alone_ns or 0.0), row.rank)).rank
 
     @property

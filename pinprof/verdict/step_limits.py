@@ -193,8 +193,7 @@ LIMITS: Final[Mapping[LimitName, Limit]] = {
         word="Communication-bound",
         why="collectives transfer, or wait for other ranks",
         lost="collectives",
-        advice="let DistributedDataParallel or FSDP transfer them in buckets during backward; a report on all ranks of "
-        "the job shows who waits for whom",
+        advice="let DistributedDataParallel or FSDP transfer them in buckets during backward",
         idle=("communication_wait", "kernel_wait", "sync_bubble"),
         cost=without(Rerun.without_collectives),
         work=lambda division: division.collectives_ns,

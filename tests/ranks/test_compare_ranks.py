@@ -12,10 +12,10 @@ from pinprof.analysis import analyse
 from pinprof.measurement.trust.doubt import Known
 from pinprof.prediction.predict import paces_after, saving_in
 from pinprof.ranks.compare import compare_ranks
-from pinprof.ranks.rank import Alone, Ranks, measure_rank
+from pinprof.ranks.rank import Alone, Ranks, Turns, measure_rank
 from pinprof.replay import Replay, StepEstimate
 from pinprof.report.job.text import job_to_text
-from pinprof.report.job.view import who_comes_last, why_nobody
+from pinprof.report.job.view import verdict_line, who_comes_last, why_nobody
 
 RECORDED = TRACES / "ranks"
 STEPS = 6
@@ -60,6 +60,36 @@ def test_the_rank_that_begins_late_is_named_with_what_it_does() -> None:
     (collective,) = job.collectives
     assert (collective.name, collective.last_rank, collective.last) == ("allreduce", 1, 1)
     assert (collective.own_ms, collective.waited_ms) == (0.08, 0.59)
+
+
+def pausing(number: int, *late: int) -> TraceBuilder:
+    """Steps of 10,000, some begun 6,000 late; each has a collective of all ranks until 9,000."""
+    builder = TraceBuilder()
+    builder.metadata["distributedInfo"] = {"rank": number, "world_size": 2}
+    for step, start in enumerate(builder.steps(STEPS, 10_000)):
+        begin = start + 10 + 6000 * (step in late)
+        builder.kernel(begin + 20, 100, launch=begin)
+        builder.collective(begin + 130, start + 9000 - (begin + 130), launch=begin + 20)
+        builder.call("cudaDeviceSynchronize", begin + 40, start + 9900 - (begin + 40))
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("late", "turns", "words"),
+    [
+        (((), (2,)), Turns((1,), 1, STEPS, 6e6), "Rank 1 holds up the others in 1 of 6 steps by 6.01 ms"),
+        (((1, 3), (0, 4)), Turns((1, 0), 4, STEPS, 6e6), "The ranks take turns in holding up the others"),
+        (((), ()), None, "No rank holds up the others"),
+        (((2,), (2,)), None, "No rank holds up the others"),  # both at once: none waits
+    ],
+)
+def test_a_rank_that_is_late_in_some_steps_is_told_with_their_number(
+    late: tuple[tuple[int, ...], tuple[int, ...]], turns: Turns | None, words: str
+) -> None:
+    job = compared(*(pausing(number, *steps) for number, steps in enumerate(late)))
+    assert job.slowest_rank is None
+    assert (job.turns and job.turns._replace(late_ns=round(job.turns.late_ns, -5))) == turns
+    assert verdict_line(job).startswith(words)
 
 
 SENT = [
@@ -168,7 +198,7 @@ def test_who_waits_for_a_rank_that_begins_its_only_step_late_is_not_accused() ->
 def test_a_rank_that_the_profiler_slowed_more_needs_no_longer_than_the_measured_step() -> None:
     """As traced the ranks differ by half; measured without the profiler, the step is one of those or shorter."""
     parts = [measure_rank(rank(number, late).read()) for number, late in enumerate((300, 600))]
-    alone = (Alone(500e3, 520e3, 540e3), Alone(780e3, 820e3, 850e3))
+    alone = (Alone(500e3, 520e3, 540e3), Alone(780e3, 820e3, 950e3))
 
     def job(step_ns: float) -> Ranks:
         step = StepEstimate(step_ns, "measured", (step_ns, step_ns))

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
@@ -939,6 +940,42 @@ def reduced_together(texts: Texts, device: str, _folder: Path) -> None:
             gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
             results.append([*gradients, texts.run(kind, 1, {"model": model})["model"](x).detach()])
     assert same(*results)
+
+
+@trial("PIN709")
+def with_other_settings(texts: Texts, device: str, _folder: Path) -> None:
+    weights, (x, y) = [], (torch.ones(4, 8, device=device), torch.ones(4, 4, device=device))
+    for kind in ("before", "code"):
+        torch.manual_seed(3)
+        layers = torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 4)
+        with job_of_one(device), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # newer torch has another name for an argument
+            model = texts.run(kind, 0, {"model": torch.nn.Sequential(*layers).to(device)})["model"]
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(3):
+                optimizer.zero_grad()
+                (model(x) - y).square().mean().backward()
+                optimizer.step()
+            weights.append([weight.detach().clone() for weight in (*model.parameters(), *model.buffers())])
+    assert same(*weights)
+
+
+@trial("PIN710")
+def kept_weights(texts: Texts, device: str, _folder: Path) -> None:
+    fully_shard = import_module("torch.distributed.fsdp").fully_shard
+    weights, x = [], torch.ones(4, 8, device=device)
+    for kind in ("before", "code"):
+        torch.manual_seed(3)
+        with job_of_one(device):
+            model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 4)).to(device)
+            model = texts.run(kind, 0, {"model": model, "fully_shard": fully_shard})["model"]
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(3):
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+            weights.append([weight.full_tensor().detach().clone() for weight in model.parameters()])
+    assert same(*weights)
 
 
 @trial("PIN701")

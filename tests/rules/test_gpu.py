@@ -202,11 +202,52 @@ def averaging(
     return scene
 
 
+def parallel(*, buffers: bool = True, searched: bool = False, model_first: bool = False) -> Scene:
+    """A forward pass of DistributedDataParallel that sends buffers first, then a backward pass with a reduction."""
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        builder.event("user_annotation", "DistributedDataParallel.forward", start + 5, 300)
+        if model_first:
+            builder.op("aten::linear", start + 6, 2)
+        for number, op in enumerate(("aten::flatten_dense_tensors", "c10d::broadcast_", "aten::copy_") * buffers):
+            builder.op(op, start + 10 + 60 * number, 50)
+            builder.kernel(start + 20 + 60 * number, 5, launch=start + 15 + 60 * number)
+        builder.op("aten::linear", start + 200, 50)
+        builder.kernel(start + 210, 100, launch=start + 204)
+        if searched:
+            builder.op("torch.distributed.ddp.reducer::search_unused_parameters", start + 260, 20)
+            builder.op("_DDPSink", start + 285, 30)
+        builder.op("autograd::engine::evaluate_function: MmBackward0", start + 400, 30, thread=AUTOGRAD)
+        builder.kernel(start + 410, 100, launch=start + 405, thread=AUTOGRAD)
+        builder.call("cudaStreamSynchronize", start + 500, 400)
+
+    return scene
+
+
+def sharded(*, again: bool) -> Scene:
+    """A module of FSDP2 whose weights are gathered for the forward pass, and once more for the backward pass."""
+
+    def scene(builder: TraceBuilder, start: float) -> None:
+        for at, mark in ((0, "FSDP::pre_forward (0)"), *(((400, "FSDP::pre_backward (0)"),) * again)):
+            builder.event("user_annotation", mark, start + 5 + at, 250)
+            builder.event("user_annotation", "FSDP::all_gather (0)", start + 10 + at, 200)
+            builder.collective(start + 30 + at, 150, launch=start + 20 + at, called="_allgather_base")
+        builder.op("aten::linear", start + 270, 50)
+        builder.kernel(start + 280, 60, launch=start + 275)
+        builder.call("cudaStreamSynchronize", start + 700, 200)
+
+    return scene
+
+
 FIRES = [
+    *((parallel(), "PIN709"), (parallel(buffers=False, searched=True), "PIN709"), (sharded(again=True), "PIN710")),
     *((early, "PIN707"), (averaging(), "PIN708"), (float32, "PIN701"), (turned, "PIN702"), (by_math, "PIN703")),
     *((by_hand, "PIN703"), (unread, "PIN704"), (one_by_one, "PIN705"), (untried, "PIN706")),
 ]
 NEARLY = [
+    (parallel(buffers=False), "PIN709"),
+    (parallel(model_first=True), "PIN709"),  # the model's own collective
+    (sharded(again=False), "PIN710"),
     (micro_steps(), "PIN707"),  # of other networks: each pass has gradients of its own
     (micro_steps(sizes=(500_000,), passes=1), "PIN707"),
     (micro_steps(sizes=(500_000,), updates=3), "PIN707"),
@@ -214,7 +255,7 @@ NEARLY = [
     (micro_steps(sizes=(512,)), "PIN707"),  # statistics of a normalization
     (micro_steps(sizes=(500_000,), forward=True), "PIN707"),  # tensor-parallel layers
     (micro_steps(sizes=(500_000,), called="allgather"), "PIN707"),
-    (averaging(count=19), "PIN708"),
+    (averaging(count=7), "PIN708"),
     (averaging(message=("Float", 500_000, 500_000, 2)), "PIN708"),
     (averaging(message=None), "PIN708"),  # of unknown size
     (averaging(called="allgather"), "PIN708"),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pinprof.ground.units import NS_PER_MS, between, counted, duration, listed, percent, rate, shortened, size
 from pinprof.ranks.compare import MIN_SHARE_EXPLAINED, MIN_SHARE_OF_REASON, MIN_SKEW_SHARE
-from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, number_of
+from pinprof.ranks.rank import RankPart, RankRow, Ranks, SharedFinding, Turns, number_of
 from pinprof.ranks.runs import MAX_RANKS_NAMED
 from pinprof.report.findings.views import named
 from pinprof.report.html import Column, number_columns
@@ -23,7 +23,8 @@ MAX_RANK_ROWS = 32
 MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
 """The most that a terminal lists."""
 MAX_TRAFFIC = 3
-NOBODY_HOLDS_UP = "no rank holds up the others"
+NOBODY_HOLDS_UP, NOBODY_HAS_MORE_WORK = "no rank holds up the others", "no rank has more work than the others"
+PACE_SHOWN = 1.1  # a host's pace, as a multiple of the others', from which on it is told
 MEANING_OF_TIMES = (
     "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
     "times: per complete step, with the profiler's cost in them"
@@ -74,7 +75,7 @@ def headline(ranks: Ranks, parts: Sequence[RankPart]) -> str:
     """Return in at most fifteen words which rank holds up the others and by how much, or else what bounds the step."""
     who, _ = _who_and_why(ranks)
     shown = _shown_part(ranks, parts)
-    cause = shown.findings.verdict.cause if shown and ranks.slowest_rank is None else None
+    cause = shown.findings.verdict.cause if shown and ranks.slowest_rank is None and not ranks.turns else None
     if shown is None or cause is None or not shown.profile.step_ns:
         return who
     return f"{LIMITS[cause].word}: {duration(shown.profile.step_ns)} per step, and {who[0].lower()}{who[1:]}"
@@ -94,9 +95,20 @@ def _who_and_why(ranks: Ranks) -> tuple[str, str]:
 def verdict_line(ranks: Ranks) -> str:
     """Return which rank holds up the others, by how much and why, without the last full stop."""
     slowest = slowest_of(ranks)
-    if slowest is None:
-        return ". ".join(map(capitalized, filter(None, (why_nobody(ranks), who_comes_last(ranks)))))
-    return f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
+    if slowest is not None:
+        return f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
+    if ranks.turns:
+        return in_some_steps(ranks.turns)
+    return ". ".join(map(capitalized, filter(None, (why_nobody(ranks), who_comes_last(ranks)))))
+
+
+def in_some_steps(turns: Turns) -> str:
+    """Return which ranks hold up the others in how many of the steps, and by how much."""
+    late = f"in {turns.held_up} of {turns.steps} steps by {duration(turns.late_ns)}"
+    if len(turns.ranks) > 1:
+        return f"The ranks take turns in holding up the others, {late}: {rank_numbers(turns.ranks, 0)}"
+    own = "its host works, or pauses, as much longer there than in its other steps"
+    return f"Rank {turns.ranks[0]} holds up the others {late}: {own}"
 
 
 def why_nobody(ranks: Ranks) -> str:
@@ -108,17 +120,31 @@ def why_nobody(ranks: Ranks) -> str:
     longest = longest_alone_first(ranks.rows)[0]
     others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
     alike = (1 + MIN_SKEW_SHARE) * (1 + ranks.unsure) * others
-    if (longest.alone_ns or 0.0) > alike:
-        needs = f"alone it would need {duration(longest.alone_ns or 0.0)}, the others {duration(others)}"
-        least = longest.surely_ns or 0.0
-        if longest.explains is not None and longest.explains < MIN_SHARE_EXPLAINED:
-            why = "would need longest, but that does not explain what they wait"
-            return f"{NOBODY_HOLDS_UP}: rank {longest.rank} {why}; {needs}"
-        doubt = f"given what the profiler may have cost, it could be {duration(least)}"
-        doubt = doubt if least <= alike else "the traces do not show that they wait for it"
+    if (longest.alone_ns or 0.0) <= alike:
+        unknown = f"; for {counted(without, 'other')} that is unknown" if without else ""
+        return (
+            f"{NOBODY_HOLDS_UP}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+        )
+    needs = f"alone it would need {duration(longest.alone_ns or 0.0)}, the others {duration(others)}"
+    if longest.explains is not None and longest.explains < MIN_SHARE_EXPLAINED:
+        why = "would need longest, but that does not explain what they wait"
+        return f"{NOBODY_HOLDS_UP}: rank {longest.rank} {why}; {needs}"
+    if (longest.surely_ns or 0.0) > alike:
+        known = (
+            "the traces do not show that they wait for it"
+            if ranks.is_reason_known
+            else "nothing in its trace shows why"
+        )
+        return f"rank {longest.rank} may hold up the others: {needs}; {known}"
+    if ranks.is_reason_known:
+        doubt = f"given what the profiler may have cost, it could be {duration(longest.surely_ns or 0.0)}"
         return f"rank {longest.rank} may hold up the others: {needs}; {doubt}"
-    unknown = f"; for {counted(without, 'other')} that is unknown" if without else ""
-    return f"{NOBODY_HOLDS_UP}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
+    pace = longest.host_pace or 1.0
+    slower = f"{pace:.1f} times as slow" if pace > PACE_SHOWN else "a little slower"
+    return (
+        f"{NOBODY_HAS_MORE_WORK}: the host of rank {longest.rank} is {slower} in all that it does, as a profiler can "
+        f"make it; {needs}"
+    )
 
 
 def who_comes_last(ranks: Ranks) -> str:

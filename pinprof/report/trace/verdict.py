@@ -3,6 +3,8 @@
 All take the facts of `first_screen.py`. Sentences are without their last full stop, unless they say otherwise.
 """
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -37,7 +39,20 @@ MIN_LOST_SHARE_OF_STEP = 0.02
 ADVICE_TO_MEASURE = "pinprof run SCRIPT measures the step without the profiler"
 """Advice where an estimated step is too uncertain to tell causes apart."""
 REPORT_ALL_RANKS = "a report on all ranks of the job shows whether they transfer, or wait for other ranks"
-ADVICE_IN_JOB = "the comparison of the ranks shows who waits for whom"
+ADVICE_BY_COLLECTIVE = (
+    (
+        "(?i)all_?reduce",
+        "reduce gradients less often (no_sync() in accumulation), in fewer bytes (a bf16 hook), or in smaller buckets",
+    ),
+    (
+        "(?i)gather|scatter",
+        "let FSDP gather weights ahead of their use (prefetch), or keep them (reshard_after_forward=False)",
+    ),
+    ("(?i)all_?to_?all", "exchange fewer rows, or compute what needs none of them meanwhile"),
+)
+"""By what the names of the collectives hold that are exposed longest."""
+ADVICE_ON_PAIRS = "split batches into more micro-batches, so that the stages of the pipeline work at the same time"
+WHO_WAITS = "a report on all ranks of the job shows who waits for whom"
 LESS_OFTEN = {
     "evaluation": "evaluate less often, or on less data",
     "epoch_end": "persistent_workers=True keeps the workers of a DataLoader from one epoch to the next",
@@ -279,8 +294,8 @@ def _answer(profile: Profile, cause: LimitName) -> str:
     For copies it depends on the direction of most of their time, and on pageable memory; for irregular steps on what
     makes them longer.
     """
-    if cause == COMMUNICATION and profile.of_job:
-        return ADVICE_IN_JOB
+    if cause == COMMUNICATION:
+        return _on_communication(profile) if profile.of_job else f"{_on_communication(profile)}; {WHO_WAITS}"
     if cause == IRREGULAR:
         longest = sorted(profile.unlike, key=lambda irregular: -irregular.per_step_ns)
         less_often = [LESS_OFTEN[irregular.reason] for irregular in longest if irregular.reason in LESS_OFTEN]
@@ -296,6 +311,20 @@ def _answer(profile: Profile, cause: LimitName) -> str:
         return LESS_READ
     pageable = any(group.host_memory == "pageable" for group in profile.copies)
     return f"pin memory, {LIMITS[COPY].advice}" if pageable else LIMITS[COPY].advice
+
+
+def _on_communication(profile: Profile) -> str:
+    """Return how to hide communication, or to have less of it, by the collectives that are exposed longest."""
+    table = profile.communication.collectives
+    exposed: Counter[str] = Counter()
+    for name, time_ns in zip(table.name, table.exposed_ns.tolist(), strict=True):
+        exposed[name] += time_ns
+    if 2 * exposed.total() < profile.communication.exposed_ns:
+        return ADVICE_ON_PAIRS
+    longest = exposed.most_common(1)[0][0] if exposed else ""
+    return next(
+        (advice for named, advice in ADVICE_BY_COLLECTIVE if re.search(named, longest)), LIMITS[COMMUNICATION].advice
+    )
 
 
 # What else there is to know

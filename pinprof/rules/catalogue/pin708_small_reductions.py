@@ -15,7 +15,7 @@ from pinprof.trace.tables import NONE, Int64s
 
 SMALL_MESSAGE_BYTES = 1 << 20
 """A smaller message spends its time on the start of a collective, not on the link."""
-MIN_SMALL_REDUCTIONS = 20
+MIN_SMALL_REDUCTIONS = 8
 """Small collectives of a step that are worth gathering; DistributedDataParallel itself makes one or two."""
 BUCKET_BYTES = 25 << 20
 """What DistributedDataParallel puts into a bucket by default."""

@@ -185,12 +185,32 @@ def test_a_balanced_job_names_nobody_and_shows_the_rank_that_needs_longest_alone
 def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Path) -> None:
     parts, _ = job(tmp_path, 3)
     alone = ((48e4, 50e4), (47e4, 50e4), (51e4, 55e4))  # 10 % longer, but 2 % if the profiler cost it most
-    parts = [replace(part, alone=Alone(*times, 60e4)) for part, times in zip(parts, alone, strict=True)]
+    traced = (60e4, 60e4, 95e4)
+    parts = [
+        replace(part, alone=Alone(*times, with_profiler))
+        for part, times, with_profiler in zip(parts, alone, traced, strict=True)
+    ]
     ranks = compare_ranks(parts)
     assert ranks.slowest_rank is None
     words = "rank 2 may hold up the others: alone it would need 550 µs, the others 500 µs"
+    ranks = replace(ranks, is_reason_known=True)
     assert why_nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 510 µs"
     assert "\nRank 2 may" in job_to_text(ranks, parts)
+
+
+def test_a_host_that_is_slower_in_all_that_it_does_is_not_accused(tmp_path: Path) -> None:
+    parts, _ = job(tmp_path, 3)
+    alone = (
+        Alone(48e4, 50e4, 60e4, 10e3, 40e4),
+        Alone(48e4, 50e4, 60e4, 10e3, 40e4),
+        Alone(70e4, 75e4, 95e4, 20e3, 60e4),
+    )
+    ranks = compare_ranks([replace(part, alone=times) for part, times in zip(parts, alone, strict=True)])
+    assert (ranks.slowest_rank, ranks.rows[2].surely_ns) == (None, 45e4)  # half of its ops' time is its pace
+    assert why_nobody(ranks) == (
+        "no rank has more work than the others: the host of rank 2 is 2.0 times as slow in all that it does, as a "
+        "profiler can make it; alone it would need 750 µs, the others 500 µs"
+    )
 
 
 # the chart
