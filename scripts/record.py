@@ -54,7 +54,7 @@ from scripts.recordings import (
 OF_WORKLOADS, OF_PAIRS = Windows(10, 5, 0.3, least_steps=10), Windows(20, 5, 0.3)
 OF_LAUNCHES, OF_RULES, OF_ESTIMATES = Windows(12, 8, 0.25), Windows(10, 4, 0.25), Windows(12, 6, 0.25)
 WORKLOAD_STEPS = {False: 5, True: 3}  # without and with stacks, which make a trace several times larger
-PAIR_STEPS, JOB_STEPS, PROGRAM_STEPS = 6, 6, 2
+PAIR_STEPS, JOB_STEPS, PROGRAM_STEPS = 6, 4, 2
 SIDE_SECONDS, LAUNCHES_SECONDS = 120, 400  # no side may take longer, nor all sides of a program with what is compiled
 VERSIONS = ("before", "after")
 COMPILING = ("recompiling",)

@@ -21,7 +21,10 @@ import numpy as np
 from pinprof.details import Details
 from pinprof.prediction import Scenario, predict_scenario, replay_of
 from pinprof.prediction.scenarios import edits_of
+from pinprof.ranks.compare import compare_ranks
+from pinprof.ranks.rank import measure_rank
 from pinprof.replay import Replay
+from pinprof.report.job.view import verdict_line
 from pinprof.trace import read_trace
 
 MS = 1e6
@@ -159,6 +162,27 @@ def of_errors(errors: list[float], unit: str = " %", scale: float = 100.0) -> st
     return ", ".join(f"{name} {figure:.1f}{unit}" for name, figure in figures)
 
 
+def tell_jobs(folder: Path) -> None:
+    """Print for each job of a folder what was done to it, who is said to hold up the others, and what a rule saves."""
+    pairs: dict[str, Any] = json.loads((folder / "pairs.json").read_text())["pairs"]
+    print("\n| job | before, ms | after, ms | late | told | rule | saves, predicted, ms | measured, ms |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, pair in pairs.items():
+        files = sorted(folder.glob(f"{name}.rank*.before.json.gz"))
+        job = compare_ranks([measure_rank(read_trace(file)) for file in files]) if len(files) > 1 else None
+        if job is None or "late" not in pair:
+            continue
+        before, after = pair["before_ms"]["median"], pair["after_ms"]["median"]
+        found = next((one.finding for one in job.findings if one.finding.rule.id == pair["rule"]), None)
+        saving = found.saving if found else None
+        low, high = (bound / MS for bound in saving.range_ns) if saving else (0.0, 0.0)
+        told = f"{saving.saving_ns / MS:.2f} ({low:.2f} to {high:.2f})" if saving else "-"
+        print(
+            f"| {name} | {before:.2f} | {after:.2f} | {pair['late'] or 'none'} | {verdict_line(job).partition(':')[0]} "
+            f"| {pair['rule'] or '-'} | {told} | {before - after:.2f} |"
+        )
+
+
 FORECASTS: dict[str, Callable[[Score], float]] = {
     "predicted": lambda pair: pair.before - pair.predicted,
     "nothing": lambda _: 0.0,
@@ -212,6 +236,7 @@ def main() -> None:
         print(f"\nEstimated step, {bound}-bound, {len(chosen)}: {of_errors([e.estimate_error for e in chosen])};")
         print(f"as traced: {of_errors([pair.traced / pair.before - 1 for pair in chosen])};")
         print(f"the measured step lies in the range in {inside * 100:.0f} %; median width {width * 100:.0f} %")
+    tell_jobs(folder)
     between = drifts(folder)
     if len(between) >= FEWEST:
         print(f"\nA window of a program before the fix and the next one differ by: {of_errors(between)}")

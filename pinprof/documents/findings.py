@@ -157,6 +157,7 @@ class RankRowJson(Document):
     waited_ms: Annotated[Ms, doc("they wait for other ranks")]
     last: Annotated[Share, doc("collectives that it reached last")]
     explains: Annotated[Share | None, doc("the others' waiting that its own longer work in the trace explains")]
+    host_pace: Annotated[float | None, doc("its host's time from call to call, as a multiple of the others'")]
     clock_ahead_ms: Annotated[Ms, doc("how far its clock is ahead of the first rank's; not per step")]
     steps_before: Annotated[Count | None, doc("steps of the program before the recorded ones")]
     overlapped_communication_ms: Annotated[Ms, doc("kernels of collectives run, and others do")]
@@ -175,12 +176,22 @@ class Spread(Document):
     most_ms: Annotated[Ms, doc("the longest")]
 
 
+class TurnsJson(Document):
+    """Ranks that hold up the others, each in some of the steps."""
+
+    ranks: Annotated[Sequence[Count], doc("which, the one that does so most often first")]
+    held_up: Annotated[Count, doc("the steps in which one of them is late")]
+    steps: Annotated[Count, doc("of how many that were recorded")]
+    late_ms: Annotated[Ms, doc("how much longer its host works there, beyond the others', in the median")]
+
+
 class RanksJson(Document):
     """The ranks of a job side by side."""
 
     world_size: Annotated[Count | None, doc("how many ranks the job has")]
     slowest_rank: Annotated[Count | None, doc("the rank that holds up the others")]
     skew_ms: Annotated[Ms | None, doc("how much longer than the median of the others the slowest rank needs alone")]
+    turns: Annotated[TurnsJson | None, doc("ranks that hold up the others in some steps only")]
     clocks_within_ms: Annotated[Ms | None, doc("how closely the clocks agree after alignment")]
     reason: Annotated[Words | None, doc("why the slowest rank needs longer")]
     shown_rank: Annotated[Count | None, doc("the rank to look at first")]

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F  # noqa: N812  torch's own name for it
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 from scripts.pair_programs import parts
 
-WIDTH, DEPTH, ROWS = 384, 10, 256
+WIDTH, DEPTH, ROWS = 512, 5, 256
 MICRO_STEPS = 4
 SAVE_EVERY = 3
 NUMBERS_OF_SLOW_LINE = 60_000
@@ -107,50 +107,13 @@ def slow_loader_rank(device: torch.device, fixed: bool, scale: float) -> parts.S
     return step
 
 
-def more_work_rank(device: torch.device, fixed: bool, scale: float) -> parts.Step:
-    """Multiply large matrices on the last rank's GPU in each step, or on none."""
-    training = data_parallel(device, scale)
-    side = parts.scaled(6144, scale)
-    large = torch.randn(side, side, device=device) if is_last() and not fixed else None
-
-    def step() -> Tensor:
-        if large is not None:
-            torch.mm(large, large)
-            torch.mm(large, large)
-        return training.step()
-
-    return step
-
-
-def balanced(device: torch.device, fixed: bool, scale: float) -> parts.Step:  # noqa: ARG001  nothing to mend
-    """Train in parallel, with the same work on all ranks."""
-    return data_parallel(device, scale).step
-
-
-def sharded(device: torch.device, fixed: bool, scale: float, **settings: bool) -> parts.Step:
+def sharded(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Shard a GPT's blocks with FSDP2; gather each once for forward and backward, or twice."""
     torch.manual_seed(0)
-    model = parts.Gpt(512, 64, parts.scaled(256, scale, 64), 6).to(device)
+    model = parts.Gpt(512, 64, parts.scaled(256, scale, 64), 3).to(device)
     for block in model.blocks:
-        fully_shard(block, **({"reshard_after_forward": False} if fixed else {}), **settings)  # type: ignore[call-overload]
+        fully_shard(block, reshard_after_forward=not fixed)
     fully_shard(model)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    tokens = torch.randint(512, (8, 64), device=device)
-    return lambda: parts.update(optimizer, model(tokens, tokens))
-
-
-def sharded_prefetch(device: torch.device, fixed: bool, scale: float) -> parts.Step:
-    """Gather each block when it is reached, or one block ahead."""
-    torch.manual_seed(0)
-    model = parts.Gpt(512, 64, parts.scaled(256, scale, 64), 6).to(device)
-    blocks = [fully_shard(block) for block in model.blocks]
-    fully_shard(model)
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-        assert isinstance(block, FSDPModule)
-        if not fixed:
-            block.set_modules_to_backward_prefetch([])
-        elif following is not None:
-            block.set_modules_to_forward_prefetch([following])
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
     tokens = torch.randint(512, (8, 64), device=device)
     return lambda: parts.update(optimizer, model(tokens, tokens))
@@ -160,8 +123,8 @@ def tensor_parallel(device: torch.device, fixed: bool, scale: float) -> parts.St
     """Split each pair of layers over the ranks: its outputs are added up in forward, its gradients in backward."""
     torch.manual_seed(0)
     width = parts.scaled(512, scale)
-    ups = nn.ModuleList(nn.Linear(width, width // distributed.get_world_size()) for _ in range(6)).to(device)
-    downs = nn.ModuleList(nn.Linear(width // distributed.get_world_size(), width) for _ in range(6)).to(device)
+    ups = nn.ModuleList(nn.Linear(width, width // distributed.get_world_size()) for _ in range(4)).to(device)
+    downs = nn.ModuleList(nn.Linear(width // distributed.get_world_size(), width) for _ in range(4)).to(device)
     optimizer = torch.optim.Adam([*ups.parameters(), *downs.parameters()], 1e-4)
     x = torch.randn(ROWS, width, device=device)
 
@@ -259,19 +222,9 @@ def small_buckets(device: torch.device, fixed: bool, scale: float) -> parts.Step
     return data_parallel(device, scale, bucket_cap_mb=25 if fixed else 0.1).step
 
 
-def one_bucket(device: torch.device, fixed: bool, scale: float) -> parts.Step:
-    """Average all gradients in one bucket of up to 100 MB, behind the whole backward pass, or in buckets of 2."""
-    return data_parallel(device, scale, bucket_cap_mb=2 if fixed else 100).step
-
-
 def unused_searched(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Look for unused parameters in each step, or not."""
     return data_parallel(device, scale, find_unused_parameters=not fixed).step
-
-
-def static_graph(device: torch.device, fixed: bool, scale: float) -> parts.Step:
-    """Look for unused parameters in each step, or tell that the graph never changes."""
-    return data_parallel(device, scale, **{"static_graph" if fixed else "find_unused_parameters": True}).step
 
 
 def bucket_views(device: torch.device, fixed: bool, scale: float) -> parts.Step:
@@ -280,9 +233,9 @@ def bucket_views(device: torch.device, fixed: bool, scale: float) -> parts.Step:
 
 
 def buffers_sent(device: torch.device, fixed: bool, scale: float) -> parts.Step:
-    """Send the statistics of 21 normalizations from rank 0 in each step, or never."""
-    training = parts.small_images(device, scale, rows=16, width=16)
-    return _shared(training, device, broadcast_buffers=not fixed).step
+    """Send the statistics of all normalizations from rank 0 in each step, or never."""
+    images = parts.small_images(device, scale, rows=16, width=16, blocks=1)
+    return _shared(images, device, broadcast_buffers=not fixed).step
 
 
 def clipping(device: torch.device, fixed: bool, scale: float) -> parts.Step:

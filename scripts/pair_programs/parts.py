@@ -153,10 +153,10 @@ def small_layers(
     )
 
 
-def small_images(device: torch.device, scale: float, rows: int = 32, width: int = 32) -> Training:
+def small_images(device: torch.device, scale: float, rows: int = 32, width: int = 32, blocks: int = 2) -> Training:
     """Return a residual network that learns images of 32 by 32 with SGD."""
     rows, side = scaled(rows, scale), scaled(32, scale, 8)
-    model = resnet(scaled(width, scale), 10).to(device)
+    model = resnet(scaled(width, scale), 10, blocks).to(device)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     x, y = torch.randn(rows, 3, side, side, device=device), torch.randint(10, (rows,), device=device)
     return Training(model, optimizer, x, y)

@@ -104,6 +104,7 @@ def ranks_of(ranks: Ranks) -> documents.RanksJson:
             for row in ranks.rows
         ],
         findings=[_shared(shared) for shared in ranks.findings],
+        turns=filled(documents.TurnsJson, ranks.turns) if ranks.turns else None,
     )
 
 
