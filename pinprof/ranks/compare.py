@@ -272,16 +272,20 @@ def _explained(parts: Sequence[RankPart], index: int) -> float | None:
     may wait longer: if a host is ahead of its GPU, that is free. Work that is much longer than what the others wait
     does not explain it: then they wait elsewhere, or not for it.
     """
-    alone = parts[index].alone
-    others = [part for other, part in enumerate(parts) if other != index and part.alone]
-    if alone is None or not others:
-        return None
-    usual = median(part.alone.traced_ns for part in others if part.alone)
-    waited = median(part.profile.steps.traced_ns or 0.0 for part in others) - usual
-    if waited <= 0:
+    alone, (usual, waited) = parts[index].alone, _others_waiting_ns(parts, index)
+    if alone is None or waited in (0, inf):
         return None
     longer = max(alone.traced_ns - usual, 0.0)
     return min(longer / waited, 1.0) if waited >= MIN_SHARE_WAITED * longer else 0.0
+
+
+def _others_waiting_ns(parts: Sequence[RankPart], index: int) -> tuple[float, float]:
+    """Return what the other ranks need alone, as traced, and by how much longer their step is; infinite if unknown."""
+    others = [part for other, part in enumerate(parts) if other != index and part.alone]
+    if not others:
+        return 0.0, inf
+    usual = median(part.alone.traced_ns for part in others if part.alone)
+    return usual, max(median(part.profile.steps.traced_ns or 0.0 for part in others) - usual, 0.0)
 
 
 def _latecomer(
@@ -289,6 +293,7 @@ def _latecomer(
 ) -> Latecomer | None:
     """Return the rank for which the others wait longest; None if that is not long, or the clocks are unknown."""
     index, waited = max(enumerate(waits.caused_ns), key=lambda of_rank: of_rank[1], default=(0, 0.0))
+    waited = min(waited, _others_waiting_ns(parts, index)[1])
     if clocks.within_ns is None or waited <= MIN_SKEW_SHARE * (rows[index].traced_ns or inf):
         return None
     begins = [part.profile.communication.steps_ns + add for part, add in zip(parts, clocks.add_ns, strict=True)]

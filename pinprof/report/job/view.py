@@ -99,7 +99,9 @@ def verdict_line(ranks: Ranks) -> str:
         return f"Rank {slowest.rank} holds up the others by {duration(ranks.skew_ns)} per step: {ranks.reason}"
     if ranks.turns:
         return in_some_steps(ranks.turns)
-    return ". ".join(map(capitalized, filter(None, (why_nobody(ranks), who_comes_last(ranks)))))
+    nobody = why_nobody(ranks)
+    last = "" if nobody.startswith(NOBODY_HAS_MORE_WORK) else who_comes_last(ranks)  # the host's pace is why
+    return ". ".join(map(capitalized, filter(None, (nobody, last))))
 
 
 def in_some_steps(turns: Turns) -> str:
