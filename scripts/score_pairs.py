@@ -157,7 +157,7 @@ def option(name: str, value: str | bool) -> str:
 def of_errors(errors: list[float], unit: str = " %", scale: float = 100.0) -> str:
     """Return median, 90th percentile and largest of the sizes of errors: of shares in percent."""
     sizes = sorted(abs(error) * scale for error in errors)
-    percentile = statistics.quantiles(sizes, n=10, method="inclusive")[8]
+    percentile = statistics.quantiles(sizes, n=10, method="inclusive")[8] if len(sizes) > 1 else sizes[0]
     figures = (("median", statistics.median(sizes)), ("90th percentile", percentile), ("largest", sizes[-1]))
     return ", ".join(f"{name} {figure:.1f}{unit}" for name, figure in figures)
 

@@ -46,8 +46,8 @@ MIN_SHARE_WAITED = 0.5  # longer work explains a wait that is at least this shar
 
 MIN_STEPS_OF_TURNS = 3
 MIN_LATE_SHARE_OF_STEP = 0.25
-"""A rank is late in a step if its host works longer by this share of the step."""
-
+"""A rank is late in a step if its host works longer by this share of the step; in a single step, by all of it: hosts
+are interrupted now and then."""
 
 MAX_COLLECTIVES_SHOWN = 10
 MIN_SHARE_OF_REASON = 0.5
@@ -258,6 +258,8 @@ def _turns(parts: Sequence[RankPart], rows: Sequence[RankRow]) -> Turns | None:
     longest_last = np.sort(np.array(delays), axis=0)
     late_ns = longest_last[-1] - np.median(longest_last[:-1], axis=0)
     is_late = late_ns >= MIN_LATE_SHARE_OF_STEP * step_ns
+    if is_late.sum() == 1:
+        is_late = late_ns >= step_ns
     if late_ns[is_late].sum() / count < MIN_SKEW_SHARE * step_ns or not is_late.any():
         return None
     most_often = Counter(np.argmax(delays, axis=0)[is_late].tolist()).most_common()
@@ -419,6 +421,9 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> s
         (excess(lambda row: row.input_ns), "it waits for input"),
         (excess(lambda row: (row.gpu_busy_ns or 0.0) - row.exposed_communication_ns), "its GPU works longer"),
     ]
+    reasons.append(
+        (_longer_between_calls_ns(parts, index), "its host makes no call for longer: ops on the CPU, or Python")
+    )
     for site in {site.identity: site for site in profile.sites if site.is_wait}.values():
         where = (f" at {site.place}" if site.line is not None else f" in {site.op or site.call}") + within([site])
         stall = _stall(profile, site.identity) - median(_stall(other, site.identity) for other in profiles)
@@ -427,8 +432,20 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> s
         pauses = [row.pause_ns for row in others if row.pause_ns is not None]
         longer = profile.pause.time_ns - (median(pauses) if pauses else 0.0)
         reasons.append((longer, f"its host runs no op and no call, {profile.pause.between}: {PAUSE_MEANING}"))
-    most, reason = max(reasons)
+    most, reason = max(reasons, key=lambda known: known[0])
     return reason if most >= MIN_SHARE_OF_REASON * excess(lambda row: row.alone_ns or 0.0) else None
+
+
+def _longer_between_calls_ns(parts: Sequence[RankPart], index: int) -> float:
+    """Return by how much longer a rank's host makes no call in each step, without the profiler; 0 if that is unknown.
+
+    A host that is only interrupted pauses longer in some steps.
+    """
+    alone = parts[index].alone
+    if alone is None or not parts[index].between_calls_ns:
+        return 0.0
+    others = [float(np.mean(part.between_calls_ns or 0)) for other, part in enumerate(parts) if other != index]
+    return (min(parts[index].between_calls_ns) - median(others)) * alone.usual_ns / alone.traced_ns
 
 
 def _stall(profile: Profile, identity: SiteIdentity) -> float:

@@ -21,7 +21,7 @@ from pinprof.replay.machine import ProfilerCost, pace
 from pinprof.replay.program import Program
 from pinprof.rules.rule import Finding, Findings, FoundSite
 from pinprof.trace.files import rank_in_name
-from pinprof.trace.tables import NONE, Trace
+from pinprof.trace.tables import NONE, Int64s, Trace
 
 TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]  # (cause, ns per step), the longest first
 
@@ -60,6 +60,7 @@ class RankPart:
     findings: Findings
     alone: Alone | None  # None if it is unknown
     idle: TimesPerStep | None = None  # why its busiest GPU was idle in the complete steps; None if unknown
+    between_calls_ns: tuple[int, ...] = ()  # how long the host pauses between two calls in each whole step
     delays_ns: tuple[float, ...] = ()  # how much longer than usual the host's own work takes in each whole step
     file: str = ""  # what to read the trace from again; the path of the profile hides the secrets of a URL
 
@@ -67,35 +68,41 @@ class RankPart:
 def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
     """Return what the report on a job needs of one rank; `machine` is as for `find`."""
     analysis = analyse(trace, machine)
+    between_calls_ns = _between_calls_ns(analysis.details.trace)
     return RankPart(
         analysis.profile,
         analysis.findings.summary(),
         _alone(analysis.replay),
         idle=_idle(analysis),
-        delays_ns=_delays_ns(analysis),
+        between_calls_ns=tuple(between_calls_ns.tolist()),
+        delays_ns=tuple(_delays_ns(analysis, between_calls_ns)),
     )
 
 
-def _delays_ns(analysis: Analysis) -> tuple[float, ...]:
-    """Return how much longer than usual the host's own work takes in each whole step.
-
-    It pauses longer between two calls, or all its work takes longer than at the slowest pace of a host: one that is
-    ahead of its GPU makes calls up to twice as fast as one that is not.
-    """
-    trace, stalls = analysis.details.trace, analysis.details.syncs.stalls
-    steps, calls, whole = trace.steps, trace.calls, trace.steps.whole
-    if not steps.on_host or not whole.any() or not len(calls):
-        return ()
+def _between_calls_ns(trace: Trace) -> Int64s:
+    """Return how long the host of each whole step makes no call for a millisecond or more."""
+    steps, calls = trace.steps, trace.calls
     order = np.argsort(calls.start_ns, kind="stable")
     ends, begins = np.maximum.accumulate(calls.end_ns[order])[:-1], calls.start_ns[order][1:]
     long = begins - ends >= MIN_PAUSE_NS
-    pauses = covered(Intervals(ends[long], begins[long]), steps.start_ns, steps.end_ns)[whole]
+    return covered(Intervals(ends[long], begins[long]), steps.start_ns, steps.end_ns)[steps.whole]
+
+
+def _delays_ns(analysis: Analysis, between_calls_ns: Int64s) -> list[float]:
+    """Return how much longer than usual the host's own work takes in each whole step.
+
+    It makes no call for longer, or all its work takes longer than at the slowest pace of a host: one that is ahead of
+    its GPU makes calls up to twice as fast as one that is not.
+    """
+    steps, stalls = analysis.details.trace.steps, analysis.details.syncs.stalls
+    if not steps.on_host or not steps.whole.any():
+        return []
     in_step = stalls.call_step != NONE
     waits = np.bincount(stalls.call_step[in_step], stalls.stall_ns[in_step], minlength=len(steps))
-    own = (steps.end_ns - steps.start_ns - waits)[whole]
-    usual = [np.quantile(times, SHARE_OF_USUAL_STEPS) for times in (pauses, own)]
+    own = (steps.end_ns - steps.start_ns - waits)[steps.whole]
+    usual = [np.quantile(times, SHARE_OF_USUAL_STEPS) for times in (between_calls_ns, own)]
     longer = np.where(own > MAX_PACE_RATIO * usual[1], own - usual[1], 0.0)
-    return tuple(np.maximum(pauses - usual[0], longer).tolist())
+    return np.maximum(between_calls_ns - usual[0], longer).tolist()
 
 
 def _idle(analysis: Analysis) -> TimesPerStep | None:

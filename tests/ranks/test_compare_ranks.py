@@ -1,5 +1,6 @@
 """Ranks side by side: by hand, and recorded jobs of two H200, in one of which a rank sleeps 20 ms in every step."""
 
+import json
 import pickle
 from dataclasses import replace
 from typing import Any
@@ -77,9 +78,10 @@ def pausing(number: int, *late: int) -> TraceBuilder:
 @pytest.mark.parametrize(
     ("late", "turns", "words"),
     [
-        (((), (2,)), Turns((1,), 1, STEPS, 6e6), "Rank 1 holds up the others in 1 of 6 steps by 6.01 ms"),
+        (((), (2, 4)), Turns((1,), 2, STEPS, 6e6), "Rank 1 holds up the others in 2 of 6 steps by 6.01 ms"),
         (((1, 3), (0, 4)), Turns((1, 0), 4, STEPS, 6e6), "The ranks take turns in holding up the others"),
         (((), ()), None, "No rank holds up the others"),
+        (((), (2,)), None, "No rank holds up the others"),  # once, and by less than a step: a host is interrupted
         (((2,), (2,)), None, "No rank holds up the others"),  # both at once: none waits
     ],
 )
@@ -257,6 +259,19 @@ def test_a_trace_without_gpu_work_is_a_rank_all_the_same() -> None:
     job = compared(rank(0, 300), builder)
     assert [row.rank for row in job.rows] == [0, 1]
     assert job.rows[1].alone_ns is None
+
+
+JOBS: dict[str, Any] = json.loads((RECORDED / "pairs.json").read_text())["pairs"]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_recorded_job_is_told_as_what_was_done_to_it(name: str) -> None:
+    job, done = recorded(f"{name}.rank?.before"), JOBS[name]
+    late = job.turns.ranks if job.turns else () if job.slowest_rank is None else (job.slowest_rank,)
+    assert late == ((1,) if done["late"] == "last" else ())
+    if job.slowest_rank is not None and not done["scenario"]:  # what is done to the rank is all that the fix removes
+        measured_ns = (done["before_ms"]["median"] - done["after_ms"]["median"]) * 1e6
+        assert job.skew_ns == pytest.approx(measured_ns, rel=0.25)
 
 
 @pytest.mark.slow
