@@ -349,11 +349,248 @@ def many_waits(changed: bool) -> Iterator[None]:
         yield
 
 
+class Photographs(Dataset[Tensor]):
+    """Photographs of a lens that bends lines, as PNG: straightened for each sample, or all before training."""
+
+    def __init__(self, changed: bool) -> None:
+        light = torch.linspace(0, 240, 1296) * torch.linspace(0, 1, 840)[:, None]
+        seen = [(light + torch.randint(0, 8, (3, 840, 1296))).byte() for _ in range(8)]
+        self.files = [torchvision.io.encode_png(photograph, compression_level=1) for photograph in seen]
+        y, x = torch.meshgrid(torch.linspace(-1, 1, 840), torch.linspace(-1, 1, 1296), indexing="ij")
+        places = torch.stack([x, y], dim=-1)[None]
+        self.places = places * (1 - 0.05 * places.square().sum(-1, keepdim=True))
+        self.kept = [self.straight(index) for index in range(8)] if changed else None
+
+    def straight(self, index: int) -> Tensor:
+        photograph = torchvision.io.decode_png(self.files[index])[None].float()
+        return nn.functional.grid_sample(photograph, self.places, align_corners=False)[0].byte()
+
+    def __len__(self) -> int:
+        return 8 * STEPS
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.kept[index % 8] if self.kept else self.straight(index % 8).float()
+
+
+def decoded_images(changed: bool) -> Iterator[None]:
+    loader = DataLoader(Photographs(changed), num_workers=4, pin_memory=True, persistent_workers=True)
+    field = nn.Parameter(torch.randn(840 * 1296, 16, device=DEVICE))
+    render = nn.Sequential(nn.Linear(16, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 3)).to(DEVICE)
+    optimizer = torch.optim.Adam([field, *render.parameters()], lr=1e-3, fused=True)
+    while True:
+        for photograph in loader:
+            colours = photograph.to(DEVICE)[0].flatten(1).T / 255
+            nn.functional.l1_loss(render(field), colours).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            yield
+
+
+def host_noise(changed: bool) -> Iterator[None]:
+    encoder = nn.Sequential(*list(torchvision.models.resnet18(weights=None).children())[:-2]).to(DEVICE)
+    heads = nn.ModuleList([nn.Conv2d(512, 1, 1) for _ in range(4)]).to(DEVICE)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *heads.parameters()], lr=1e-4)
+    target, *sources = torch.rand(3, 4, 3, 128, 416, device=DEVICE)
+    y, x = (torch.linspace(-1, 1, size, device=DEVICE) for size in (128, 416))
+    places = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
+    while True:
+        features, loss = encoder(target), torch.zeros((), device=DEVICE)
+        for head in heads:
+            near = interpolate(head(features).sigmoid(), size=(128, 416), mode="bilinear")
+            moved = torch.cat([near, 0 * near], dim=1).permute(0, 2, 3, 1)
+            ways = zip((-0.1, 0.1), sources, strict=True)
+            seen = [nn.functional.grid_sample(source, places + way * moved) for way, source in ways]
+            warped = torch.stack([(picture - target).abs().mean(1) for picture in seen], dim=1)
+            still = torch.stack([(source - target).abs().mean(1) for source in sources], dim=1)
+            noise = torch.randn(still.shape, device=DEVICE) if changed else torch.randn(still.shape).to(DEVICE)
+            loss = loss + torch.cat([warped, still + 1e-5 * noise], dim=1).amin(1).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
+
+
+class Surroundings(nn.Module):
+    """Describes atoms by their neighbours, a type of these after the other; before, a mask chose all atoms."""
+
+    def __init__(self, changed: bool) -> None:
+        super().__init__()
+        sizes = [(1, 25), (25, 50), (50, 100)]
+        layers = [[layer for size in sizes for layer in (nn.Linear(*size), nn.Tanh())] for _ in range(4)]
+        self.changed, self.nets = changed, nn.ModuleList([nn.Sequential(*own) for own in layers])
+
+    def forward(self, near: Tensor) -> Tensor:
+        every = torch.ones(len(near), dtype=torch.bool, device=DEVICE)
+        total = torch.zeros(len(near), 4, 100, device=DEVICE)
+        for net, of_type in zip(self.nets, near.chunk(4, dim=1), strict=True):
+            if self.changed:
+                total = total + of_type.mT @ net(of_type[:, :, :1])
+            else:
+                chosen = of_type[every]
+                total[every] += chosen.mT @ net(chosen[:, :, :1])
+        return (total.mT @ total[:, :, :16]).flatten(1)
+
+
+def type_masks(changed: bool) -> Iterator[None]:
+    fit = nn.Sequential(nn.Linear(1600, 240), nn.Tanh(), nn.Linear(240, 240), nn.Tanh(), nn.Linear(240, 1))
+    model = nn.Sequential(Surroundings(changed), fit).to(DEVICE)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+    start = torch.randn(1536, 192, 4, device=DEVICE)
+    while True:
+        near = start.detach().requires_grad_()
+        energy = model(near).view(8, 192).sum(1)
+        (force,) = torch.autograd.grad(energy.sum(), near, create_graph=True)
+        (energy.square().mean() + force.square().sum(1).mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
+
+
+class Recommender(nn.Module):
+    """Turns what a person did at one time into features: its numbers, its entries in tables, and their products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList([nn.Embedding(20_000, 16) for _ in range(3)])
+        self.bottom = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU())
+        self.top = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 16))
+
+    def forward(self, numbers: Tensor, entries: Tensor) -> Tensor:
+        rows = [self.bottom(numbers), *(table(entries[:, place]) for place, table in enumerate(self.tables))]
+        stacked = torch.stack(rows, dim=1)
+        features = torch.cat([rows[0], (stacked @ stacked.mT).flatten(1)], dim=1)
+        return nn.functional.normalize(self.top(features), dim=1)
+
+
+def time_steps(changed: bool) -> Iterator[None]:
+    each = Recommender().to(DEVICE)
+    last = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1)).to(DEVICE)
+    optimizer = torch.optim.SGD([*each.parameters(), *last.parameters()], lr=0.05)
+    numbers, clicked = torch.randn(2048, 21, 4, device=DEVICE), torch.rand(2048, device=DEVICE).round()
+    entries = torch.randint(0, 20_000, (2048, 21, 3), device=DEVICE)
+    while True:
+        if changed:
+            history = each(numbers.flatten(0, 1), entries.flatten(0, 1)).view(2048, 21, 16)
+        else:
+            history = torch.stack([each(numbers[:, time], entries[:, time]) for time in range(21)], dim=1)
+        past, now = history[:, :20], history[:, 20]
+        context = ((past @ now[:, :, None]).softmax(1) * past).sum(1)
+        wanted = last(torch.cat([context, now], dim=1))[:, 0]
+        nn.functional.binary_cross_entropy_with_logits(wanted, clicked).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
+
+
+def fused_scaler(changed: bool) -> Iterator[None]:
+    model = blocks(768, 3072, 8)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=changed or None)
+    scaler = torch.amp.GradScaler("cuda")
+    x = torch.randn(65_536, 768, device=DEVICE)
+    while True:
+        with torch.autocast("cuda", torch.float16):
+            out = model(x)
+        scaler.scale(out.float().pow(2).mean()).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        yield
+
+
+def cache_per_batch(changed: bool) -> Iterator[None]:
+    words, ask = nn.Embedding(12_000, 300), nn.LSTM(300, 512, num_layers=2, batch_first=True)
+    answer, join = nn.LSTM(300, 512, batch_first=True), nn.Linear(1024, 512)
+    model = nn.ModuleList([words, ask, answer, join]).to(DEVICE)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    asked, options = (torch.randint(0, 12_000, (count, 20), device=DEVICE) for count in (80, 4000))
+    images, right = torch.randn(80, 512, device=DEVICE), torch.randint(0, 50, (80,), device=DEVICE)
+    for step in cycle(range(1000)):
+        question, choice = ask(words(asked))[1][0][-1], answer(words(options))[1][0][-1]
+        wanted = join(torch.cat([question, images], dim=1))
+        scores = (choice.view(80, 50, 512) @ wanted[:, :, None])[:, :, 0]
+        cross_entropy(scores, right).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if not changed or step == 999:
+            torch.cuda.empty_cache()
+        yield
+
+
+def convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(inputs, outputs, size, stride, size // 2), nn.InstanceNorm2d(outputs), nn.ReLU())
+
+
+def translator() -> nn.Sequential:
+    inner = [convolution(128, 128, 3) for _ in range(6)]
+    down = (convolution(3, 64, 7), convolution(64, 128, 3, 2))
+    up = (nn.Upsample(scale_factor=2), convolution(128, 64, 3), nn.Conv2d(64, 3, 7, padding=3), nn.Tanh())
+    return nn.Sequential(*down, *inner, *up).to(DEVICE)
+
+
+def critic() -> nn.Sequential:
+    layers = (convolution(3, 64, 4, 2), convolution(64, 128, 4, 2), convolution(128, 256, 4, 2))
+    return nn.Sequential(*layers, nn.Conv2d(256, 1, 4)).to(DEVICE)
+
+
+def gan_losses(changed: bool) -> Iterator[None]:
+    makers, critics = nn.ModuleList([translator(), translator()]), nn.ModuleList([critic(), critic()])
+    optimizers = [torch.optim.Adam(nets.parameters(), lr=2e-4, betas=(0.5, 0.999)) for nets in (makers, critics)]
+    real = torch.rand(2, 4, 3, 128, 128, device=DEVICE) * 2 - 1
+    sums: dict[str, Tensor | float] = {}
+
+    def learn(optimizer: torch.optim.Optimizer, losses: dict[str, Tensor]) -> None:
+        torch.stack(list(losses.values())).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        for name, loss in losses.items():
+            sums[name] = sums.get(name, 0.0) + (loss.detach() if changed else loss.item())
+
+    for step in cycle(range(100)):
+        critics.requires_grad_(False)
+        fakes = [makers[kind](real[1 - kind]) for kind in range(2)]
+        losses = {}
+        for kind, fake in enumerate(fakes):
+            losses[f"fools {kind}"] = (critics[kind](fake) - 1).square().mean()
+            losses[f"same {kind}"] = 5 * nn.functional.l1_loss(makers[kind](real[kind]), real[kind])
+            losses[f"back {kind}"] = 10 * nn.functional.l1_loss(makers[1 - kind](fake), real[1 - kind])
+        learn(optimizers[0], losses)
+        critics.requires_grad_(True)
+        told = [(critics[kind](real[kind]) - 1, critics[kind](fakes[kind].detach())) for kind in range(2)]
+        learn(optimizers[1], {f"tells {kind}": (r.square() + f.square()).mean() for kind, (r, f) in enumerate(told)})
+        if step == 99:
+            print({name: float(total) / 100 for name, total in sums.items()}, file=sys.stderr)
+            sums.clear()
+        yield
+
+
+def pinned_text(changed: bool) -> Iterator[None]:
+    words, model = nn.Embedding(8000, 1024).to(DEVICE), blocks(1024, 4096, 12)
+    optimizer = torch.optim.AdamW([*words.parameters(), *model.parameters()], lr=1e-5, fused=True)
+    names = ("words", "kinds", "mask", "offsets", "spans", "tags", "heads", "lengths")
+    batches = [{name: torch.randint(0, 8000, (64, 256)) for name in names} for _ in range(16)]
+    for batch in cycle(batches):
+        if changed:
+            pinned = {name: tensor.pin_memory() for name, tensor in batch.items()}
+            used = {name: tensor.to(DEVICE, non_blocking=True) for name, tensor in pinned.items()}
+        else:
+            used = {name: tensor.to(DEVICE) for name, tensor in batch.items()}
+        weight = torch.stack([used[name] for name in names[1:]]).sum(0)
+        with torch.autocast("cuda", torch.bfloat16):
+            out = model(words(used["words"]))
+        (out.float().square().mean(-1) * weight / 8000).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield
+
+
 PROGRAMS: dict[str, Callable[[bool], Iterator[None]]] = {
     program.__name__: program
     for program in (
         *(clip_nonfinite, metric_checks, lr_tensor, cpu_mask, pin_images, batched_muon, garbage_collection, fused_adam),
         *(empty_cache, rotary, loader_workers, own_prefetcher, many_waits),
+        *(decoded_images, host_noise, type_masks, time_steps, fused_scaler, cache_per_batch, gan_losses, pinned_text),
     )
 }
 
