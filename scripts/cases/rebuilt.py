@@ -558,7 +558,7 @@ def gan_losses(changed: bool) -> Iterator[None]:
         learn(optimizers[0], losses)
         critics.requires_grad_(True)
         told = [(critics[kind](real[kind]) - 1, critics[kind](fakes[kind].detach())) for kind in range(2)]
-        learn(optimizers[1], {f"tells {kind}": (r.square() + f.square()).mean() for kind, (r, f) in enumerate(told)})
+        learn(optimizers[1], {f"judges {kind}": (r.square() + f.square()).mean() for kind, (r, f) in enumerate(told)})
         if step == 99:
             print({name: float(total) / 100 for name, total in sums.items()}, file=sys.stderr)
             sums.clear()
