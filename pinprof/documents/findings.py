@@ -78,7 +78,13 @@ class FindingJson(PlacedJson):
     saving_fraction: SavingFraction
     range_ms: SavingRange
     at_most_ms: Annotated[Ms | None, doc("what the fix saves at most, where no replay predicts what it saves")]
-    irregular: Annotated[bool, doc("whether it makes only some steps longer: `cost_ms` is what that adds per step")]
+    irregular: Annotated[
+        bool,
+        doc(
+            "whether it makes only some steps longer: `cost_ms` is what that adds per step on average, and "
+            "`saving_fraction` a share of both together"
+        ),
+    ]
     then: Annotated[Then | None, doc("what the fix makes possible")]
     fix: Annotated[Words, doc("what to do")]
     fix_code: Annotated[FixCode, doc("the fix as code")]

@@ -41,6 +41,7 @@ class Evidence(Placed):
     at_any_cost: bool = False  # worth a line even if it costs this step nothing
     is_irregular: bool = False
     """Whether the cost is that of irregular steps: it comes on top of the regular step, and is saved whole."""
+    seen: int = 0  # how often the whole run saw what makes these steps irregular, if that shows a rate
     edits: Edits = NO_EDITS  # what its fix changes in the recorded program; nothing if a replay cannot tell
     at_most: Edits = NO_EDITS
     """If a replay cannot tell the saving: more than the fix changes, which bounds what the fix saves."""
@@ -218,6 +219,11 @@ class Finding:
     with_then: Saving | None = None  # if `evidence.then` were done as well; None if that saves no more
     alone: tuple[Saving | None, ...] = ()
     """If only one of `evidence.sites` were fixed, in their order; empty without a replay of any."""
+
+    def share_of(self, step_ns: float) -> float:
+        """Return its saving as a share of the step; that of irregular steps as a share of both together."""
+        saving_ns = self.saving.saving_ns if self.saving else 0.0
+        return saving_ns / (step_ns + (saving_ns if self.evidence.is_irregular else 0.0))
 
     def __repr__(self) -> str:
         return one_line(self.rule.id, (self.title, str(self.evidence.place), _saves(self.saving)))

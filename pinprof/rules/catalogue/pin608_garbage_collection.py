@@ -69,6 +69,7 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
         *caller,
         edits=Edits(stops=frozenset(pauses)),
         is_irregular=outside,
+        seen=sum(runs.count for runs in recurring if _outlasts(runs, step)),
         fix=FIX_OF_CALLS if stops.asked_at else "",
     )
 
