@@ -66,6 +66,9 @@ def search_pageable(code: int) -> Search:
 
         def evidence_of(copies: Copies) -> Evidence:
             evidence = _evidence(details, copies, what)
+            if code == HTOD:  # they are not made in pinned memory now
+                refilled = Edits(refilled=frozenset(copies.rows.tolist()))
+                evidence = replace(evidence, edits=evidence.edits | refilled, at_best=evidence.edits)
             if code != HTOD or not details.trace.info.spawned:
                 return evidence
             sent = f"{evidence.text}; multiprocessing started this process: {SENT_UNPINNED}"  # it may have been sent

@@ -100,10 +100,22 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
 
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:
-    alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
-    both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
+    evidence, then = finding.evidence, finding.evidence.then
+    alone = _up_to_best(replay, evidence.edits, evidence.at_best)
+    both = alone
+    if then:
+        at_best = evidence.at_best and evidence.at_best | then.edits
+        both = _up_to_best(replay, evidence.edits | then.edits, at_best)
     more = both.saving_ns - alone.saving_ns > MIN_FURTHER_SHARE_OF_STEP * replay.step_ns
     return replace(finding, saving=alone, with_then=both if more else None)
+
+
+def _up_to_best(replay: Replay, edits: Edits, at_best: Edits) -> Saving:
+    """Return what a fix saves; its range reaches to what it saves at best, and as far to the other side."""
+    usual = saving_of(replay, edits)
+    best = saving_of(replay, at_best) if at_best else usual
+    unsure_ns, (low, high) = max(best.saving_ns - usual.saving_ns, 0.0), usual.range_ns
+    return replace(usual, range_ns=(max(low - unsure_ns, 0.0) if unsure_ns else low, max(high, best.range_ns[1])))
 
 
 def _with_irregular(finding: Finding) -> Finding:
@@ -142,6 +154,7 @@ def as_measured(evidence: Evidence, rule: Rule, trace: Trace, machine: Pinning) 
         evidence,
         text=f"{evidence.text}. As measured on {machine.rates.gpu}: {advice}" if advice else evidence.text,
         edits=evidence.edits | Edits(machine=machine.rates),
+        at_best=evidence.at_best | Edits(machine=machine.rates),
         sites=tuple(replace(site, edits=site.edits | Edits(machine=machine.rates)) for site in evidence.sites),
     )
 

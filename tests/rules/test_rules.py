@@ -416,6 +416,27 @@ def test_a_process_that_multiprocessing_started_is_told_where_to_pin(spawned: bo
     assert ("if another process sent the tensor" in finding.evidence.text) == told  # no trace shows whether one did
 
 
+def test_what_is_pinned_by_hand_is_copied_by_the_host_first() -> None:
+    """The call of 360 µs becomes one of 4, behind a copy on the host: 0.35 times the 300 µs of the GPU."""
+    (finding,) = (finding for finding in findings_of(pageable) if finding.rule.id == "PIN101")
+    assert finding.saving
+    assert finding.saving.saving_ns == pytest.approx((360 - 4 - 105) * 1000, rel=0.01)
+    low, high = finding.saving.range_ns
+    assert low < (360 - 4 - 2 * 105) * 1000
+    assert high > (360 - 4) * 1000
+    (by_thread,) = (finding for finding in findings_of(pageable_batches) if finding.rule.id == "PIN104")
+    assert not by_thread.evidence.edits.refilled
+
+
+@pytest.mark.parametrize(("copied_us", "saved_us"), [(0, 400), (300, 100)])
+def test_a_refill_of_pinned_memory_still_copies(copied_us: int, saved_us: int) -> None:
+    scene = scene_of(all_of(pinning), op("aten::copy_", 550 - copied_us, copied_us)) if copied_us else pinning
+    (finding,) = (finding for finding in findings_of(scene) if finding.rule.id == "PIN103")
+    assert finding.saving
+    assert finding.saving.saving_ns == pytest.approx(saved_us * 1000, rel=0.1)
+    assert finding.saving.range_ns[1] > 400_000
+
+
 def test_positions_of_a_host_mask_are_found_and_copied_once() -> None:
     (finding,) = (finding for finding in findings_of(host_masks) if finding.rule.id == "PIN110")
     assert str(finding.evidence.place) == "train.py:7"
@@ -581,8 +602,9 @@ def test_copies_that_are_pinned_can_go_ahead_where_that_brings_more() -> None:
     assert (first.rule.id, first.evidence.then and first.evidence.then.rule) == ("PIN101", "PIN301")
     assert first.saving
     assert first.with_then
-    assert 0.80e6 < first.saving.saving_ns < 0.86e6
-    assert 1.16e6 < first.with_then.saving_ns < 1.23e6  # from 1.95 to 0.76 ms; overlap_side_pinned measured 0.72
+    assert 0.80e6 < first.saving.range_ns[1] < 0.95e6  # with data that are made in pinned memory, as measured
+    assert 1.16e6 < first.with_then.range_ns[1] < 1.30e6  # from 1.95 to 0.76 ms; overlap_side_pinned measured 0.72
+    assert first.saving.saving_ns < first.with_then.saving_ns < 1.0e6  # the host copies them first
     assert findings.joint
     assert findings.joint.saving_ns >= first.with_then.saving_ns
     assert not any(finding.evidence.then and finding.evidence.then.edits for finding in findings.summary())
