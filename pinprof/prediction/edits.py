@@ -90,8 +90,7 @@ def edited(program: Program, details: Details, edits: Edits) -> Program:
 
 
 REFILL_PER_STAGING = 0.35
-"""To copy data into pinned memory takes the host this multiple of the time of their pageable copy, with several cores:
-0.29 to 0.38 by E1 of two benches, 0.39 in a program that was measured before and after."""
+"""The host's copy into pinned memory takes this multiple of the pageable one: 0.29 to 0.39 in three measurements."""
 COPY_LAUNCHES = 2.0
 """The call of an asynchronous copy of pinned memory takes this multiple of a kernel's launch: in 46 recordings 2.1 in
 the median, and 1.5 to 2.9 in eight of ten."""

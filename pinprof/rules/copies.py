@@ -22,7 +22,6 @@ from pinprof.trace.calls import are_small_to_gpu
 from pinprof.trace.links import outermost
 from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE, Int64s, Trace, computed_once
 
-MOVING_OPS = frozenset({"aten::to", "aten::_to_copy", "aten::copy_"})
 MIN_SMALL_COPIES = 32
 """From this number of small copies per step on a place should gather them: at about 10 µs each they cost 0.3 ms."""
 WHY_PAGEABLE = {
@@ -182,7 +181,6 @@ class MaskUses(NamedTuple):
 
     op: Int64s  # the op of each use
     bytes: Int64s  # the size of its positions
-    launch: Int64s  # the call that copies them
     copies: Int64s  # all copies of positions: rows of `Trace.gpu`
     parts: Int64s  # the ops that find and copy positions
     use: Int64s  # the number of the use that each part is of
@@ -192,20 +190,19 @@ class MaskUses(NamedTuple):
 def uses_of_host_masks(trace: Trace) -> MaskUses:
     """Return the indices that find positions without a kernel (ATen/native/IndexingUtils.h: `expandTensors`)."""
     ops, gpu, launch, parent = trace.ops, trace.gpu, trace.links.launch, trace.links.op_parent
-    found, is_index = ops.named("aten::nonzero".__eq__) & (parent != NONE), np.zeros(len(ops), bool)
-    found[found] = ops.named(INDEX_OPS.__contains__)[parent[found]]
-    on_gpu = outermost(found, trace.links.op[trace.launches_work], parent)
-    found[on_gpu[on_gpu != NONE]] = False
-    is_index[parent[found]] = True
+    rows, found = np.arange(len(ops)), ops.named("aten::nonzero".__eq__) & (parent != NONE)
+    found &= ops.named(INDEX_OPS.__contains__)[parent]
+    found &= ~np.isin(rows, outermost(found, trace.links.op[trace.launches_work], parent))  # the GPU finds them
+    is_index = np.isin(rows, parent[found])
     copies = np.flatnonzero((gpu.direction == HTOD) & (launch != NONE))
     inner = trace.links.op[launch[copies]]
-    index, moved = outermost(is_index, inner, parent), outermost(ops.named(MOVING_OPS.__contains__), inner, parent)
+    index, moved = outermost(is_index, inner, parent), outermost(ops.named("aten::to".__eq__), inner, parent)
     inside = (index != NONE) & (moved != NONE)
-    copies, (uses, first, use) = copies[inside], np.unique(index[inside], return_index=True, return_inverse=True)
+    copies, (uses, use) = copies[inside], np.unique(index[inside], return_inverse=True)
     size = np.bincount(use, gpu.bytes[copies], minlength=len(uses)).astype(np.int64)
     parts = np.union1d(np.flatnonzero(found & np.isin(parent, uses)), moved[inside])
     of_use = np.searchsorted(uses, outermost(is_index, parts.astype(np.int32), parent))
-    return MaskUses(uses, size, launch[copies[first]].astype(np.int64), copies, parts, of_use)
+    return MaskUses(uses, size, copies, parts, of_use)
 
 
 def many_small(details: Details, profile: Profile) -> Iterator[Copies]:

@@ -45,8 +45,7 @@ class Evidence(Placed):
     edits: Edits = NO_EDITS  # what its fix changes in the recorded program; nothing if a replay cannot tell
     at_most: Edits = NO_EDITS
     """If a replay cannot tell the saving: more than the fix changes, which bounds what the fix saves."""
-    at_best: Edits = NO_EDITS
-    """What its fix changes at best, if a part of it may cost less than counted: then the saving is up to this one."""
+    at_best: Edits = NO_EDITS  # what its fix changes if a part of it costs nothing: the range reaches to that saving
     then: "Further | None" = None  # what the fix makes possible
     figures: str = ""  # the numbers alone, which follow the place in a list of sites
     sites: "tuple[Evidence, ...]" = ()
@@ -59,14 +58,8 @@ class Evidence(Placed):
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
         then = replace(self.then, edits=NO_EDITS) if self.then else None
-        return replace(
-            self,
-            edits=NO_EDITS,
-            at_most=NO_EDITS,
-            at_best=NO_EDITS,
-            then=then,
-            sites=tuple(site.summary() for site in self.sites),
-        )
+        sites = tuple(site.summary() for site in self.sites)
+        return replace(self, edits=NO_EDITS, at_most=NO_EDITS, at_best=NO_EDITS, then=then, sites=sites)
 
 
 NEGLIGIBLE_SHARE_OF_STEP = 0.001

@@ -9,7 +9,7 @@ from operator import or_
 import numpy as np
 
 from pinprof.ground.units import size
-from pinprof.prediction import Edits
+from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.pinning import Pinning
 from pinprof.prediction.predict import Saving, paces_after, saving_in
 from pinprof.replay import Replay
@@ -37,8 +37,7 @@ def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[li
     saved = dict(zip(saved, _with_sites(list(saved.values()), replay), strict=True))
     by_saving = sorted((saved.get(id(finding)) or _with_irregular(finding) for finding in by_cost), key=_order)
     by_saving = _fewer_launches_first(by_saving, MIN_SHARE_BEFORE_WHOLE_STEP * replay.step_ns)
-    of_steps = [finding for finding in by_saving if finding.saving and not finding.evidence.seen]
-    return by_saving, _together(of_steps, replay)
+    return by_saving, _together([of for of in by_saving if of.saving and not of.evidence.seen], replay)
 
 
 def _together(findings: Sequence[Finding], replay: Replay) -> Joint | None:
@@ -102,10 +101,8 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
 def _with_saving(finding: Finding, replay: Replay) -> Finding:
     evidence, then = finding.evidence, finding.evidence.then
     alone = _up_to_best(replay, evidence.edits, evidence.at_best)
-    both = alone
-    if then:
-        at_best = evidence.at_best and evidence.at_best | then.edits
-        both = _up_to_best(replay, evidence.edits | then.edits, at_best)
+    further = then.edits if then else NO_EDITS
+    both = _up_to_best(replay, evidence.edits | further, evidence.at_best and evidence.at_best | further)
     more = both.saving_ns - alone.saving_ns > MIN_FURTHER_SHARE_OF_STEP * replay.step_ns
     return replace(finding, saving=alone, with_then=both if more else None)
 

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from itertools import repeat
 
 import numpy as np
 
@@ -7,7 +8,6 @@ from pinprof.ground.units import counted, duration
 from pinprof.rules.rule import AllEvidence, Change, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
 from pinprof.rules.sums import idle_within, in_complete_steps
-from pinprof.trace.links import within
 from pinprof.trace.tables import Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
 
@@ -40,14 +40,12 @@ def _pin_then_copy(details: Details, profile: Profile) -> AllEvidence:
 
 def _without_copies(trace: Trace, pinning: Int64s) -> Iterator[tuple[int, int, int]]:
     """Yield the times in which ops pin but do not copy: what refills pinned memory copies as well."""
-    ops, is_pinning = trace.ops, np.zeros(len(trace.ops), bool)
-    is_pinning[pinning] = True
-    copies = np.flatnonzero(ops.named("aten::copy_".__eq__)).astype(np.int32)
-    copies = copies[within(is_pinning, copies, trace.links.op_parent)]
+    ops, is_copy = trace.ops, trace.ops.named("aten::copy_".__eq__)
     for row in pinning.tolist():
-        own = union(ops.start_ns[[row]], ops.end_ns[[row]])
-        for start, end in zip(*subtract(own, union(ops.start_ns[copies], ops.end_ns[copies])), strict=True):
-            yield int(ops.thread[row]), int(start), int(end)
+        inside = slice(row, int(np.searchsorted(ops.start_ns, ops.end_ns[row])))  # the table is sorted by start
+        copies = row + np.flatnonzero(is_copy[inside] & (ops.thread[inside] == ops.thread[row]))
+        own = subtract(union(ops.start_ns[[row]], ops.end_ns[[row]]), union(ops.start_ns[copies], ops.end_ns[copies]))
+        yield from zip(repeat(int(ops.thread[row])), own.start.tolist(), own.end.tolist(), strict=False)
 
 
 RULE = Rule(

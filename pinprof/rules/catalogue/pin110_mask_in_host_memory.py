@@ -11,15 +11,15 @@ from pinprof.trace.links import step_at
 def _host_masks(details: Details, profile: Profile) -> AllEvidence:
     """Look for masks in host memory that index tensors on the GPU; uses with positions of one size are of one mask."""
     trace, ops, steps, uses = details.trace, details.trace.ops, profile.steps.divisor, uses_of_host_masks(details.trace)
-    counts = in_complete_steps(trace, ops.start_ns[uses.op])
-    if not counts.any():
+    chosen = np.flatnonzero(in_complete_steps(trace, ops.start_ns[uses.op]))
+    if not len(chosen):
         return
-    chosen, by_autograd = np.flatnonzero(counts), trace.has_role("autograd")[ops.thread[uses.op]]
     masks = np.stack((step_at(trace.steps, ops.start_ns[uses.op[chosen]]), uses.bytes[chosen]))
     first = chosen[np.unique(masks, axis=1, return_index=True)[1]]
-    rows, later = uses.parts[counts[uses.use]], uses.parts[(counts & ~np.isin(np.arange(len(counts)), first))[uses.use]]
-    place = usual_place(trace, uses.launch[counts & ~by_autograd], details.sources)
-    in_backward = int((counts & by_autograd).sum()) / steps
+    rows, later = (uses.parts[np.isin(uses.use, some)] for some in (chosen, np.setdiff1d(chosen, first)))
+    calls, by_autograd = trace.links.launch[uses.copies].astype(np.int64), trace.has_role("autograd")
+    place = usual_place(trace, calls[~by_autograd[trace.calls.thread[calls]]], details.sources)
+    in_backward = int(by_autograd[ops.thread[uses.op[chosen]]].sum()) / steps
     backward = f", {how_many(in_backward)} of these in the backward pass" if in_backward else ""
     yield Evidence(
         idle_within(details, profile, ops.start_ns[rows], ops.end_ns[rows]),
@@ -44,7 +44,7 @@ RULE = Rule(
     fix="Find the positions once for each mask, copy them once, and index by them. Or copy the mask once, with "
     "non_blocking=True, and keep the shape: torch.where(mask, a, x).",
     before="for value in values:\n    x[mask] = value  # mask is in host memory, x on the GPU",
-    code="rows = mask.nonzero()[:, 0].to(device, non_blocking=True)  # once: a mask of one dimension\n"
+    code="rows = mask.nonzero()[:, 0].to(device, non_blocking=True)  # of a mask of one dimension, once\n"
     "for value in values:\n    x[rows] = value",
     safe_if="The mask does not change between its uses.",
     near_miss="x[rows] = 0.5  # by positions that are on the GPU: nothing is copied",
