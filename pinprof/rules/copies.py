@@ -199,10 +199,9 @@ def uses_of_host_masks(trace: Trace) -> MaskUses:
     index, moved = outermost(is_index, inner, parent), outermost(ops.named("aten::to".__eq__), inner, parent)
     inside = (index != NONE) & (moved != NONE)
     copies, (uses, use) = copies[inside], np.unique(index[inside], return_inverse=True)
-    size = np.bincount(use, gpu.bytes[copies], minlength=len(uses)).astype(np.int64)
     parts = np.union1d(np.flatnonzero(found & np.isin(parent, uses)), moved[inside])
     of_use = np.searchsorted(uses, outermost(is_index, parts.astype(np.int32), parent))
-    return MaskUses(uses, size, copies, parts, of_use)
+    return MaskUses(uses, np.bincount(use, gpu.bytes[copies], len(uses)).astype(np.int64), copies, parts, of_use)
 
 
 def many_small(details: Details, profile: Profile) -> Iterator[Copies]:

@@ -221,7 +221,7 @@ def test_rollout_and_updates_together_are_a_step() -> None:
 
 
 def calls_in_a_step(seconds: float, *, closure: bool = True) -> StepFinder:
-    """Call backward 96 times within some seconds, in one step of an optimizer or beside one that has not stepped."""
+    """Call backward 96 times within some seconds, in one step of an optimizer or outside of any."""
     finder = StepFinder(lambda: 1)
 
     def called() -> float:
@@ -244,7 +244,7 @@ def test_a_step_that_goes_on_for_seconds_has_steps_in_its_closure() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "closure"), [(4, True), (20, False)])
-def test_calls_in_a_short_step_or_beside_one_are_no_steps(seconds: float, closure: bool) -> None:
+def test_calls_in_a_short_step_or_outside_are_no_steps(seconds: float, closure: bool) -> None:
     assert calls_in_a_step(seconds, closure=closure).choice is None
 
 

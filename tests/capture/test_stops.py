@@ -65,6 +65,16 @@ def test_the_line_that_asks_for_collections_is_known(stops: Stops) -> None:
     )
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="which call an instruction makes is known from Python 3.11 on")
+def test_a_line_of_code_that_could_ask_for_collections_does_not_ask(stops: Stops) -> None:
+    make_objects = gc.collect  # Python collects while another call runs
+    for _ in range(3):
+        make_objects()
+        stops.end_step("plain")
+        stops.resume()
+    assert stops.sums().asked_at is None
+
+
 def found(stops: HostStops, *, busy: float = 100) -> list[Finding]:
     """Return what is found of steps of 1000 us in which a GPU is busy for some of it."""
     return findings_with(builder_of_steps(busy), stops)
