@@ -86,7 +86,7 @@ class FindingJson(PlacedJson):
 
 
 class JointJson(Saved):
-    """All fixes together: at least the largest of their savings, and less or more than the sum.
+    """All fixes of the regular step together: at least the largest of their savings, and less or more than the sum.
 
     Two fixes may be for the same time; and of two waits each may hide the other, so that only both together free it.
     """

@@ -223,7 +223,7 @@ class Finding:
     def share_of(self, step_ns: float) -> float:
         """Return its saving as a share of the step; that of irregular steps as a share of both together."""
         saving_ns = self.saving.saving_ns if self.saving else 0.0
-        return saving_ns / (step_ns + (saving_ns if self.evidence.is_irregular else 0.0))
+        return saving_ns / (step_ns + (saving_ns if self.evidence.seen else 0.0))
 
     def __repr__(self) -> str:
         return one_line(self.rule.id, (self.title, str(self.evidence.place), _saves(self.saving)))
