@@ -35,6 +35,7 @@ from scripts.recordings import machine_of
 HARNESSES = Path(__file__).parent / "cases"
 FORECASTS, MEASURED = HARNESSES / "forecasts.json", HARNESSES / "measured.json"
 PATIENCE_SECONDS = 100.0
+KEPT_FIGURES = ("rule", "file", "line", "saving_ms", "range_ms", "at_most_ms", "irregular")
 KEPT_FINDINGS = 8
 DIGITS = 4
 TRUTH = Hook("truth", steps=30, least_s=4.0, most_s=10.0)
@@ -114,7 +115,7 @@ def forecast(trace: Noted) -> Noted:
         "do": verdict.get("do"),
         "findings": [
             {
-                **{key: finding[key] for key in ("rule", "file", "line", "saving_ms", "range_ms", "at_most_ms")},
+                **{key: finding[key] for key in KEPT_FIGURES},
                 "lines": [f"{site['file']}:{site['line']}" for site in finding["sites"][:4]],
             }
             for finding in trace["findings"][:KEPT_FINDINGS]

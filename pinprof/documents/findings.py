@@ -78,7 +78,7 @@ class FindingJson(PlacedJson):
     saving_fraction: SavingFraction
     range_ms: SavingRange
     at_most_ms: Annotated[Ms | None, doc("what the fix saves at most, where no replay predicts what it saves")]
-    irregular: Annotated[bool, doc("whether it makes only some steps longer: `cost_ms` is what that adds per step")]
+    irregular: Annotated[bool, doc("whether it makes only some steps longer; a saving is then on top of the step")]
     then: Annotated[Then | None, doc("what the fix makes possible")]
     fix: Annotated[Words, doc("what to do")]
     fix_code: Annotated[FixCode, doc("the fix as code")]
@@ -86,7 +86,7 @@ class FindingJson(PlacedJson):
 
 
 class JointJson(Saved):
-    """All fixes together: at least the largest of their savings, and less or more than the sum.
+    """All fixes of the regular step together: at least the largest of their savings, and less or more than the sum.
 
     Two fixes may be for the same time; and of two waits each may hide the other, so that only both together free it.
     """

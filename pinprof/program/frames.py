@@ -26,6 +26,7 @@ MAX_HASHED_FILES = 200  # a program of more files has most of them generated, or
 MAX_KNOWN_STACKS = 10_000  # stacks that are remembered: a program has fewer places that wait, unless it generates code
 DYNAMO_FOLDER = f"{os.sep}torch{os.sep}_dynamo{os.sep}"
 """A part of the file names of torch.compile's own frames, which are between compiled code and what that calls."""
+OPTIMIZER_FILE = f"{os.sep}torch{os.sep}optim{os.sep}optimizer.py"  # has the wrapper around each step
 Stack: TypeAlias = tuple[tuple[CodeType, int], ...]
 """The frames at one moment, innermost first, with their lines: quick to take, and readable later."""
 _known: dict[tuple[str, str, tuple[int, ...]], tuple[SourceLine | None, tuple[CodeType, ...]]] = {}
@@ -48,6 +49,12 @@ def callers(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def is_in_optimizer_step() -> bool:
+    """Return whether an optimizer's step runs on this thread, which calls a closure now."""
+    codes = (caller.f_code for caller in callers(sys._getframe()))  # noqa: SLF001
+    return any(code.co_name == "wrapper" and code.co_filename.endswith(OPTIMIZER_FILE) for code in codes)
 
 
 def stack_from(frame: FrameType | None) -> Stack:

@@ -87,7 +87,7 @@ def _saves(finding: Finding, profile: Profile) -> str:
     if saving is None:
         return f"{percent((finding.most_ns or 0.0) / step_ns)} at most"
     low, high = (f"{min(max(100 * bound / step_ns, 0.0), 100.0):.0f}" for bound in saving.range_ns)
-    return percent(saving.saving_ns / step_ns) + (f" ({low} to {high})" if low != high else "")
+    return percent(finding.share_of(step_ns)) + (f" ({low} to {high})" if low != high else "")
 
 
 def _limit(profile: Profile, findings: Findings) -> str:

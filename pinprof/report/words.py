@@ -95,6 +95,8 @@ def worth(finding: Finding, profile: Profile, *, in_short: bool = False) -> str:
         )
     if not finding.saving.saving_ns:
         return "saves nothing alone"
+    if finding.evidence.seen:
+        return f"{_saves(finding.saving, profile, of=None)} per step, in the longer steps"
     return _saves(finding.saving, profile, of="" if in_short else f" of the {profile.steps.whole}")
 
 
@@ -180,9 +182,9 @@ def saves_or_costs(before_ns: float, after_ns: float, whole: str = "step") -> st
     return f"{'costs' if more > 0 else 'saves'} {duration(abs(more))}, {share}"
 
 
-def _saves(saving: Saving, profile: Profile, *, of: str) -> str:
+def _saves(saving: Saving, profile: Profile, *, of: str | None) -> str:
     verb, step_ns = "may save" if saving.range_ns[0] <= 0 else "saves", profile.step_ns
-    share = f", {percent(saving.saving_ns / step_ns)}{of}" if step_ns else ""
+    share = f", {percent(saving.saving_ns / step_ns)}{of}" if step_ns and of is not None else ""
     return f"{verb} {ranged(saving.saving_ns, saving.range_ns)}{share}"
 
 

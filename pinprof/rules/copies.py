@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from pinprof.analyses.copies import REASONS
-from pinprof.analyses.syncs.naming import in_library
+from pinprof.analyses.syncs.naming import INDEX_OPS, in_library
 from pinprof.details import Details
 from pinprof.ground.intervals import length
 from pinprof.ground.units import duration, listed, rate, shortened
@@ -19,7 +19,8 @@ from pinprof.replay.bound import feed_of
 from pinprof.rules.rule import Evidence, Further, Search, as_one
 from pinprof.rules.sums import LONGEST_NAMED_CHARS, Copies, copies_in_steps, kernels_in_steps, of_all, per_step
 from pinprof.trace.calls import are_small_to_gpu
-from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE
+from pinprof.trace.links import outermost
+from pinprof.trace.tables import DIRECTIONS, HTOD, NONE, PAGEABLE, Int64s, Trace, computed_once
 
 MIN_SMALL_COPIES = 32
 """From this number of small copies per step on a place should gather them: at about 10 µs each they cost 0.3 ms."""
@@ -64,6 +65,9 @@ def search_pageable(code: int) -> Search:
 
         def evidence_of(copies: Copies) -> Evidence:
             evidence = _evidence(details, copies, what)
+            if code == HTOD:  # they are not made in pinned memory now
+                refilled = Edits(refilled=frozenset(copies.rows.tolist()))
+                evidence = replace(evidence, edits=evidence.edits | refilled, at_best=evidence.edits)
             if code != HTOD or not details.trace.info.spawned:
                 return evidence
             sent = f"{evidence.text}; multiprocessing started this process: {SENT_UNPINNED}"  # it may have been sent
@@ -172,10 +176,38 @@ def search_exposed(reason: str) -> Search:
     return found
 
 
+class MaskUses(NamedTuple):
+    """Tensors on the GPU that masks in host memory index: the host finds the positions of a mask, and copies them."""
+
+    op: Int64s  # the op of each use
+    bytes: Int64s  # the size of its positions
+    copies: Int64s  # all copies of positions: rows of `Trace.gpu`
+    parts: Int64s  # the ops that find and copy positions
+    use: Int64s  # the number of the use that each part is of
+
+
+@computed_once
+def uses_of_host_masks(trace: Trace) -> MaskUses:
+    """Return the indices that find positions without a kernel (ATen/native/IndexingUtils.h: `expandTensors`)."""
+    ops, gpu, launch, parent = trace.ops, trace.gpu, trace.links.launch, trace.links.op_parent
+    rows, found = np.arange(len(ops)), ops.named("aten::nonzero".__eq__) & (parent != NONE)
+    found &= ops.named(INDEX_OPS.__contains__)[parent]
+    found &= ~np.isin(rows, outermost(found, trace.links.op[trace.launches_work], parent))  # the GPU finds them
+    is_index = np.isin(rows, parent[found])
+    copies = np.flatnonzero((gpu.direction == HTOD) & (launch != NONE))
+    inner = trace.links.op[launch[copies]]
+    index, moved = outermost(is_index, inner, parent), outermost(ops.named("aten::to".__eq__), inner, parent)
+    inside = (index != NONE) & (moved != NONE)
+    copies, (uses, use) = copies[inside], np.unique(index[inside], return_inverse=True)
+    parts = np.union1d(np.flatnonzero(found & np.isin(parent, uses)), moved[inside])
+    of_use = np.searchsorted(uses, outermost(is_index, parts.astype(np.int32), parent))
+    return MaskUses(uses, np.bincount(use, gpu.bytes[copies], len(uses)).astype(np.int64), copies, parts, of_use)
+
+
 def many_small(details: Details, profile: Profile) -> Iterator[Copies]:
-    """Yield the small copies to the GPU of each place that makes many in a step."""
+    """Yield the small copies to the GPU of each place that makes many in a step, except for positions of masks."""
     rows = details.overlap.row
-    small = are_small_to_gpu(details.trace.gpu, rows)
+    small = are_small_to_gpu(details.trace.gpu, rows) & ~np.isin(rows, uses_of_host_masks(details.trace).copies)
     yield from (copies for copies in copies_in_steps(details, profile, small) if copies.per_step >= MIN_SMALL_COPIES)
 
 

@@ -41,9 +41,11 @@ class Evidence(Placed):
     at_any_cost: bool = False  # worth a line even if it costs this step nothing
     is_irregular: bool = False
     """Whether the cost is that of irregular steps: it comes on top of the regular step, and is saved whole."""
+    seen: int = 0  # how often the whole run saw what makes these steps irregular, if that shows a rate
     edits: Edits = NO_EDITS  # what its fix changes in the recorded program; nothing if a replay cannot tell
     at_most: Edits = NO_EDITS
     """If a replay cannot tell the saving: more than the fix changes, which bounds what the fix saves."""
+    at_best: Edits = NO_EDITS  # what its fix changes if a part of it costs nothing: the range reaches to that saving
     then: "Further | None" = None  # what the fix makes possible
     figures: str = ""  # the numbers alone, which follow the place in a list of sites
     sites: "tuple[Evidence, ...]" = ()
@@ -56,9 +58,8 @@ class Evidence(Placed):
     def summary(self) -> "Evidence":
         """Return the same without the rows of the trace that the fix is about."""
         then = replace(self.then, edits=NO_EDITS) if self.then else None
-        return replace(
-            self, edits=NO_EDITS, at_most=NO_EDITS, then=then, sites=tuple(site.summary() for site in self.sites)
-        )
+        sites = tuple(site.summary() for site in self.sites)
+        return replace(self, edits=NO_EDITS, at_most=NO_EDITS, at_best=NO_EDITS, then=then, sites=sites)
 
 
 NEGLIGIBLE_SHARE_OF_STEP = 0.001
@@ -218,6 +219,11 @@ class Finding:
     with_then: Saving | None = None  # if `evidence.then` were done as well; None if that saves no more
     alone: tuple[Saving | None, ...] = ()
     """If only one of `evidence.sites` were fixed, in their order; empty without a replay of any."""
+
+    def share_of(self, step_ns: float) -> float:
+        """Return its saving as a share of the step; that of irregular steps as a share of both together."""
+        saving_ns = self.saving.saving_ns if self.saving else 0.0
+        return saving_ns / (step_ns + (saving_ns if self.evidence.seen else 0.0))
 
     def __repr__(self) -> str:
         return one_line(self.rule.id, (self.title, str(self.evidence.place), _saves(self.saving)))

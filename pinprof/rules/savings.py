@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from math import sqrt
 from operator import or_
 
 import numpy as np
 
 from pinprof.ground.units import size
-from pinprof.prediction import Edits
+from pinprof.prediction.edits import NO_EDITS, Edits
 from pinprof.prediction.pinning import Pinning
 from pinprof.prediction.predict import Saving, paces_after, saving_in
 from pinprof.replay import Replay
@@ -27,16 +28,16 @@ NO_SAVING = Saving(0.0, (0.0, 0.0))
 def with_savings(findings: Sequence[Finding], replay: Replay | None) -> tuple[list[Finding], Joint | None]:
     """Return the findings with what their fixes bring, by saving, then by cost; and what all fixes bring together."""
     by_cost = sorted(findings, key=lambda finding: -finding.evidence.cost_ns)
-    has_edits = any(finding.evidence.edits or finding.evidence.at_most for finding in findings)
+    has_edits = any(of.evidence.edits or of.evidence.at_most or of.evidence.seen for of in findings)
     if replay is None or not has_edits or not replay.runs or not replay.before.step_ns:
         return by_cost, None
     by_cost = [weighed for finding in by_cost if (weighed := _with_most(finding, replay))]
     replayed = [finding for finding in by_cost if finding.evidence.edits][:MAX_REPLAYS]
     saved = {id(finding): _with_saving(finding, replay) for finding in replayed}
     saved = dict(zip(saved, _with_sites(list(saved.values()), replay), strict=True))
-    by_saving = sorted((saved.get(id(finding), finding) for finding in by_cost), key=_order)
+    by_saving = sorted((saved.get(id(finding)) or _with_irregular(finding) for finding in by_cost), key=_order)
     by_saving = _fewer_launches_first(by_saving, MIN_SHARE_BEFORE_WHOLE_STEP * replay.step_ns)
-    return by_saving, _together([finding for finding in by_saving if finding.saving], replay)
+    return by_saving, _together([of for of in by_saving if of.saving and not of.evidence.seen], replay)
 
 
 def _together(findings: Sequence[Finding], replay: Replay) -> Joint | None:
@@ -98,10 +99,27 @@ def _with_most(finding: Finding, replay: Replay) -> Finding | None:
 
 
 def _with_saving(finding: Finding, replay: Replay) -> Finding:
-    alone, then = saving_of(replay, finding.evidence.edits), finding.evidence.then
-    both = saving_of(replay, finding.evidence.edits | then.edits) if then else alone
+    evidence, then = finding.evidence, finding.evidence.then
+    alone = _up_to_best(replay, evidence.edits, evidence.at_best)
+    further = then.edits if then else NO_EDITS
+    both = _up_to_best(replay, evidence.edits | further, evidence.at_best and evidence.at_best | further)
     more = both.saving_ns - alone.saving_ns > MIN_FURTHER_SHARE_OF_STEP * replay.step_ns
     return replace(finding, saving=alone, with_then=both if more else None)
+
+
+def _up_to_best(replay: Replay, edits: Edits, at_best: Edits) -> Saving:
+    """Return what a fix saves; its range reaches to what it saves at best, and as far to the other side."""
+    usual = saving_of(replay, edits)
+    best = saving_of(replay, at_best) if at_best else usual
+    unsure_ns, (low, high) = max(best.saving_ns - usual.saving_ns, 0.0), usual.range_ns
+    return replace(usual, range_ns=(max(low - unsure_ns, 0.0) if unsure_ns else low, max(high, best.range_ns[1])))
+
+
+def _with_irregular(finding: Finding) -> Finding:
+    """Return a finding with what its fix saves of irregular steps: another run sees them as often, give or take √n."""
+    cost_ns, seen = finding.evidence.cost_ns, finding.evidence.seen
+    unsure_ns = cost_ns / sqrt(seen) if seen else 0.0
+    return replace(finding, saving=Saving(cost_ns, (cost_ns - unsure_ns, cost_ns + unsure_ns))) if seen else finding
 
 
 def _with_sites(findings: Sequence[Finding], replay: Replay) -> list[Finding]:
@@ -133,6 +151,7 @@ def as_measured(evidence: Evidence, rule: Rule, trace: Trace, machine: Pinning) 
         evidence,
         text=f"{evidence.text}. As measured on {machine.rates.gpu}: {advice}" if advice else evidence.text,
         edits=evidence.edits | Edits(machine=machine.rates),
+        at_best=evidence.at_best | Edits(machine=machine.rates),
         sites=tuple(replace(site, edits=site.edits | Edits(machine=machine.rates)) for site in evidence.sites),
     )
 

@@ -61,8 +61,9 @@ class Judged:
 
 def judged(case: Case, forecast: Noted, measured: Noted | None) -> Judged:
     """Hold the frozen forecast of a case to what was measured in turns."""
-    step_ms = forecast["step_ms"] or forecast["traced_ms"]
     own = [finding for finding in forecast["findings"] if _names(case, finding)]
+    step_ms = forecast["step_ms"] or forecast["traced_ms"]
+    step_ms += sum(finding["saving_ms"] or 0.0 for finding in own if finding.get("irregular"))  # on top of the step
     savings = [finding["saving_ms"] or 0.0 for finding in own]
     ranges = [finding["range_ms"] or (saving, saving) for finding, saving in zip(own, savings, strict=True)]
     first = forecast["findings"][0] if forecast["findings"] else None

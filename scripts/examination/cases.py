@@ -400,7 +400,7 @@ CASES = (
         "cpu_mask",
         "pytorch/pytorch#156384",
         "a mask of the host is an index, twelve times",
-        "PIN205 PIN102 PIN101 PIN604",
+        "PIN110 PIN205 PIN102 PIN101 PIN604",
         "not told",
     ),
     _rebuilt(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise, repeat
 
 import pytest
+import torch
 
 from pinprof.capture.steps.finder import StepFinder
 from pinprof.capture.steps.groups import ordinal
@@ -217,6 +218,34 @@ def test_rollout_and_updates_together_are_a_step() -> None:
     ends = play(finder, 8)
     assert finder.marker == "every 4th optimizer step (Adam): one iteration of rollout and updates"
     assert ends[-3:] == [24, 28, 32]
+
+
+def calls_in_a_step(seconds: float, *, closure: bool = True) -> StepFinder:
+    """Call backward 96 times within some seconds, in one step of an optimizer or outside of any."""
+    finder = StepFinder(lambda: 1)
+
+    def called() -> float:
+        for number in range(96):
+            finder.see(BACKWARD_PASS, 1 + round(1e9 * seconds * number / 96))
+        return 0.0
+
+    torch.optim.SGD([torch.zeros(1)]).step(called) if closure else called()
+    return finder
+
+
+def test_a_step_that_goes_on_for_seconds_has_steps_in_its_closure() -> None:
+    finder = calls_in_a_step(20)
+    assert finder.choice is not None
+    assert finder.choice.event == BACKWARD_PASS
+    assert finder.is_in_long_step
+    finder.see(ADAM, 21_000_000_000)  # it returns: there may be more of them
+    assert finder.choice is None
+    assert not finder.is_in_long_step
+
+
+@pytest.mark.parametrize(("seconds", "closure"), [(4, True), (20, False)])
+def test_calls_in_a_short_step_or_outside_are_no_steps(seconds: float, closure: bool) -> None:
+    assert calls_in_a_step(seconds, closure=closure).choice is None
 
 
 def test_an_evaluation_and_the_training_after_it_are_steps_of_two_kinds() -> None:

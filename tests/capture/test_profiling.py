@@ -51,6 +51,19 @@ def run(recording: Recording, clock: FakeClock, steps_ms: list[float]) -> Record
     return recording
 
 
+@pytest.mark.parametrize("in_closure", [False, True])
+def test_gradients_that_a_closure_hands_to_its_optimizer_are_not_called_unread(
+    record: Record, clock: FakeClock, profiler: FakeProfiler, in_closure: bool
+) -> None:
+    recording = record(TWO_OF_EACH)
+
+    def runs() -> float:
+        return float(run(recording, clock, [1.0] * 8).recorded_steps)
+
+    assert (torch.optim.SGD([torch.zeros(1)]).step(runs) if in_closure else runs()) == 2
+    assert (profiler.metadata["pinprof"]["unread"] is None) == in_closure
+
+
 def test_windows_follow_each_other_and_the_file_is_written(
     record: Record, clock: FakeClock, profiler: FakeProfiler
 ) -> None:

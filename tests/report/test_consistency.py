@@ -103,7 +103,8 @@ def _of_order(findings: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _of_joint(trace: dict[str, Any]) -> Iterator[str]:
-    best = max((finding["saving_ms"] or 0.0 for finding in trace["findings"]), default=0.0)
+    of_steps = (finding for finding in trace["findings"] if not finding["irregular"])  # others come on top of the step
+    best = max((finding["saving_ms"] or 0.0 for finding in of_steps), default=0.0)
     if trace["joint"] and WITHIN * trace["joint"]["saving_ms"] < best:
         yield f"all fixes save {trace['joint']['saving_ms']} ms together, the best of them {best} ms"
 
@@ -180,7 +181,8 @@ def _of_findings(whole: dict[str, Any], full: str, page: str) -> Iterator[str]:
         if finding["saving_ms"]:
             low, high = (end * NS_PER_MS for end in finding["range_ms"])
             saves = f"save{'' if low <= 0 else 's'} {ranged(finding['saving_ms'] * NS_PER_MS, (low, high))}"
-            parts.append(f"{saves}, {percent(finding['saving_fraction'])} of the ")
+            share = f", {percent(finding['saving_fraction'])} of the "
+            parts.append(f"{saves}{' per step, in the longer steps' if finding['irregular'] else share}")
         yield from _lacking(parts, full, page)
     yield from (f"the {name} has {found} findings" for name, found in count.items() if found != len(whole["findings"]))
 

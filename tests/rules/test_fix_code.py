@@ -244,6 +244,17 @@ def read_backs(texts: Texts, _device: str, _folder: Path) -> None:
     read_later(texts, 0, (3,), torch.Tensor.tolist)
 
 
+@trial("PIN110")
+def host_mask(texts: Texts, device: str, _folder: Path) -> None:
+    mask, values = torch.rand(8) < 0.5, [torch.rand(1, 4, device=device, requires_grad=True) for _ in range(3)]
+    got: list[torch.Tensor] = []
+    for kind in ("before", "code"):
+        x = torch.zeros(8, 4, device=device)
+        names = texts.run(kind, 0, {"mask": mask, "x": x, "values": values, "device": device})
+        got += [names["x"].detach(), *torch.autograd.grad(names["x"].sum(), values)]
+    assert same(got[:4], got[4:])
+
+
 @trial("PIN201")
 def values(texts: Texts, device: str, _folder: Path) -> None:
     steps = [torch.tensor(float(number), device=device, requires_grad=True) for number in range(200)]

@@ -17,7 +17,8 @@ COSTS_MORE_TOGETHER = TRACES / "experiments" / "e2.non_blocking-one-synchronize.
 
 
 def best(findings: Findings) -> Saving:
-    savings = [saving for finding in findings for saving in (finding.saving, finding.with_then) if saving]
+    of_steps = [finding for finding in findings if not finding.evidence.seen]  # others come on top of the step
+    savings = [saving for finding in of_steps for saving in (finding.saving, finding.with_then) if saving]
     return max(savings, key=lambda saving: saving.saving_ns)
 
 
@@ -25,7 +26,7 @@ def best(findings: Findings) -> Saving:
 def test_all_findings_bring_no_less_than_one_of_them(path: Path) -> None:
     findings = analysis_of(path).findings
     if findings.joint is None:
-        assert not any(finding.saving for finding in findings)
+        assert not any(finding.saving for finding in findings if not finding.evidence.seen)
         return
     joint, single = findings.joint, best(findings)
     assert joint.saving_ns >= single.saving_ns

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import Any, Final
 
 from pinprof.ground.host_time import HOST_TIME
-from pinprof.program.frames import calling_line
+from pinprof.program.frames import called_at, calling_line
 from pinprof.program.hooks import contained
 from pinprof.program.machine import Delay
 from pinprof.trace.lines import Place
@@ -96,6 +96,7 @@ class Stops:
                     self._note_line(sys._getframe(2))  # noqa: SLF001  of the code that ran, outside the wrapper
 
     def _note_line(self, frame: FrameType) -> None:
-        """Note the line that asked for a collection."""
-        if "collect" in frame.f_code.co_names and (line := calling_line(frame)):
+        """Note the line that asked for a collection; before Python 3.11 any line of code that may ask for one."""
+        called = called_at(frame.f_code, frame.f_lasti) if sys.version_info >= (3, 11) else "collect"
+        if called == "collect" and "collect" in frame.f_code.co_names and (line := calling_line(frame)):
             self._places[line.place] += 1

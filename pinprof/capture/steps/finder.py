@@ -9,6 +9,7 @@ from statistics import median
 
 from pinprof.capture.steps.groups import Groups
 from pinprof.capture.steps.sources import BATCH_DRAWS, MODULE_CALLS, OPTIMIZER_STEPS, STEP_SOURCES, Source, StepEvent
+from pinprof.program.frames import is_in_optimizer_step
 from pinprof.trace.spans.steps import MIN_STEP_REPEATS
 
 MIN_OPTIMIZER_STEPS = MIN_STEP_REPEATS + 1
@@ -16,6 +17,7 @@ MIN_OPTIMIZER_STEPS = MIN_STEP_REPEATS + 1
 MIN_CALLS_BESIDE_OPTIMIZER = 1000
 """Calls that suffice if the program has an optimizer that has not stepped: fewer may be one step that accumulates
 gradients, or a rollout before the first step."""
+LONG_STEP_NS = 5_000_000_000  # from here on an optimizer's step may be the whole training, as LBFGS can make it
 PATIENCE_EVENTS = 50
 """Events of one source after which fewer cycles suffice for a choice, or a lost marker leads to a new one."""
 MAX_REMEMBERED_EVENTS = 2000  # how many events to remember; a long evaluation has more, which do not matter
@@ -124,6 +126,8 @@ class StepFinder:
         self.choice: Choice | None = None
         self.source = OPTIMIZER_STEPS  # the source whose events make a step, as far as is known
         self.event_counts: Counter[Source] = Counter()
+        self.is_in_long_step = False  # whether the marks are in a step of an optimizer that has not returned for long
+        self._stepping_since_ns = 0
         self._optimizers = optimizers
         self._wanted = wanted
         self._since: deque[StepEvent] = deque(maxlen=MAX_REMEMBERED_EVENTS)
@@ -189,14 +193,14 @@ class StepFinder:
             if source is MODULE_CALLS:
                 self._groups.called()
             return False
-        return self._see_other(event)
+        return self._see_other(event, at_ns)
 
-    def _see_other(self, event: StepEvent) -> bool:
+    def _see_other(self, event: StepEvent, at_ns: int) -> bool:
         """Return whether a step ends with an event that is not the marker, or not yet."""
         self._since.append(event)
         self._counts[event] += 1
         if self.choice is None or self._is_lost():
-            return self._choose_at(event)
+            return self._choose_at(event, at_ns)
         if event.source is BATCH_DRAWS and self._exhausted and self.choice.cycle is None:
             self._take(replace(self.choice, event=event))
         elif event == self.choice.cycle:
@@ -217,10 +221,14 @@ class StepFinder:
         """What marks the steps, in words; empty while that is unknown."""
         return self._groups.named(self.choice.text) if self.choice is not None else ""
 
-    def _choose_at(self, event: StepEvent) -> bool:
+    def _choose_at(self, event: StepEvent, at_ns: int) -> bool:
         if not self._may_choose_at(event):
             return False
-        choice = choose(list(self._since), self._optimizers, self._wanted)
+        if not self._stepping_since_ns or event.source is OPTIMIZER_STEPS or not is_in_optimizer_step():
+            self._stepping_since_ns = at_ns
+        self.is_in_long_step = at_ns - self._stepping_since_ns >= LONG_STEP_NS
+        optimizers = (lambda: 0) if self.is_in_long_step else self._optimizers  # the only one may never return
+        choice = choose(list(self._since), optimizers, self._wanted)
         if choice is None:
             return False
         self._take(choice)

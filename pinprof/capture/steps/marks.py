@@ -141,7 +141,8 @@ class Marks(Observer):
         """How many seconds of steps may pass before no better marker than this one is expected."""
         if self.finder.is_final:
             return 0.0
-        return AWAITS_UNUSED_OPTIMIZER_S if self.optimizers else AWAITS_OPTIMIZER_S
+        may_step = self.optimizers and not self.finder.is_in_long_step
+        return AWAITS_UNUSED_OPTIMIZER_S if may_step else AWAITS_OPTIMIZER_S
 
     def saw(self, event: StepEvent, subject: Any = None) -> None:
         """Note an event, and end a step if one ends with it."""

@@ -19,7 +19,7 @@ from pinprof.capture.window.trace_file import as_capture_error, description, is_
 from pinprof.ground.errors import CaptureError
 from pinprof.ground.host_time import HOST_TIME
 from pinprof.ground.units import NS_PER_MS
-from pinprof.program.frames import hashes_of_program
+from pinprof.program.frames import hashes_of_program, is_in_optimizer_step
 from pinprof.program.hooks import contained, faults
 from pinprof.program.machine import loaders_pin, tries_convolutions, unread_gradients
 from pinprof.trace.metadata.info import UnreadGradients
@@ -95,7 +95,7 @@ class LeanWindow:
         steps, self.steps = self.steps, 0
         with as_capture_error("the recording could not be finished"):
             if steps:  # the profiler takes metadata only while it records
-                self._unread = contained(unread_gradients)()
+                self._unread = None if is_in_optimizer_step() else contained(unread_gradients)()  # it reads them
                 for name, text in self._sections().items():
                     profiler.add_metadata_json(name, text)
             profiler.stop()

@@ -65,7 +65,7 @@ def finding_of(finding: Finding, step_ns: float | None) -> documents.FindingJson
         saving,
         rule=rule.id,
         evidence=evidence.text,
-        saving_fraction=_share_of_step(saving, step_ns),
+        saving_fraction=finding.share_of(step_ns) if saving and step_ns else None,
         at_most_ms=maybe_ms(finding.most_ns),
         irregular=evidence.is_irregular,
         then=filled(documents.Then, then, both, saving_fraction=_share_of_step(both, step_ns))

@@ -119,7 +119,7 @@ def is_of_verdict(findings: Findings, finding: Finding) -> bool:
 def removes_more(findings: Findings, finding: Finding) -> bool:
     """Return whether a fix saves clearly more than the verdict's cause costs: it also saves time of other causes."""
     cost, saving = findings.verdict.cost, finding.saving
-    if cost is None or saving is None or cost.cause not in finding.rule.answers:
+    if cost is None or saving is None or finding.evidence.seen or cost.cause not in finding.rule.answers:
         return False
     return saving.saving_ns > MIN_SURPLUS_FACTOR * cost.ns
 

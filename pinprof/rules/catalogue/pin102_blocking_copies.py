@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.rules.copies import uses_of_host_masks
 from pinprof.rules.rule import AllEvidence, Change, Details, Profile, Rule
 from pinprof.rules.wait_sites import search_waits
 from pinprof.trace.calls import are_small_to_gpu
@@ -15,6 +16,7 @@ def _blocking(details: Details, profile: Profile) -> AllEvidence:
     gpu, copy = details.trace.gpu, details.syncs.stalls.copy
     are_small = are_small_to_gpu(gpu, np.arange(len(gpu)))
     of_others = (gpu.host_memory == PAGEABLE) & (details.loader.has_unpinned | ~are_small)
+    of_others[uses_of_host_masks(details.trace).copies] = True
     for evidence in search_waits("blocking_copy_htod")(details, profile):
         unblocked = frozenset(row for row in evidence.edits.unblocked if not of_others[copy[row]])
         if unblocked:

@@ -1,10 +1,14 @@
+from collections.abc import Iterator
+from itertools import repeat
+
 import numpy as np
 
-from pinprof.ground.intervals import covered
+from pinprof.ground.intervals import covered, subtract, union
 from pinprof.ground.units import counted, duration
 from pinprof.rules.rule import AllEvidence, Change, Details, Edits, Evidence, Profile, Rule
 from pinprof.rules.snippets import REFILL, SAFE_REFILL
 from pinprof.rules.sums import idle_within, in_complete_steps
+from pinprof.trace.tables import Int64s, Trace
 from pinprof.trace.threads import PIN_OPS
 
 
@@ -29,8 +33,19 @@ def _pin_then_copy(details: Details, profile: Profile) -> AllEvidence:
         f"pinning {counted(len(rows) / steps, 'tensor')} {profile.steps.per} takes the main thread "
         f"{duration(time)}{idle}",
         at_any_cost=True,
-        edits=Edits(removed_ops=frozenset(rows.tolist())),
+        edits=Edits(removed_times=frozenset(_without_copies(details.trace, rows))),
+        at_best=Edits(removed_ops=frozenset(rows.tolist())),  # by a thread, or with data that are made there
     )
+
+
+def _without_copies(trace: Trace, pinning: Int64s) -> Iterator[tuple[int, int, int]]:
+    """Yield the times in which ops pin but do not copy: what refills pinned memory copies as well."""
+    ops, is_copy = trace.ops, trace.ops.named("aten::copy_".__eq__)
+    for row in pinning.tolist():
+        inside = slice(row, int(np.searchsorted(ops.start_ns, ops.end_ns[row])))  # the table is sorted by start
+        copies = row + np.flatnonzero(is_copy[inside] & (ops.thread[inside] == ops.thread[row]))
+        own = subtract(union(ops.start_ns[[row]], ops.end_ns[[row]]), union(ops.start_ns[copies], ops.end_ns[copies]))
+        yield from zip(repeat(int(ops.thread[row])), own.start.tolist(), own.end.tolist(), strict=False)
 
 
 RULE = Rule(
@@ -45,7 +60,7 @@ RULE = Rule(
     "allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the pageable copy "
     "depends on the machine: pinprof bench measures it (E1). Memory that is pinned already is faster in any case.",
     fix="Keep one pinned tensor and refill it, each time after an event that shows that its last copy has ended; or "
-    "let the thread of a DataLoader pin.",
+    "let the thread of a DataLoader pin. A refill copies, too: only that thread, or data made there, saves it.",
     before="for x in batches:\n"
     "    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",
     code=REFILL + "\n\n# or, where batches come from a Dataset:\n"

@@ -69,6 +69,7 @@ def _noted(details: Details, profile: Profile) -> Evidence | None:
         *caller,
         edits=Edits(stops=frozenset(pauses)),
         is_irregular=outside,
+        seen=sum(runs.count for runs in recurring if _outlasts(runs, step)),
         fix=FIX_OF_CALLS if stops.asked_at else "",
     )
 
@@ -89,9 +90,8 @@ def _ranks(details: Details) -> str:
 
 
 def _words(runs: Collections, steps: int) -> str:
-    times = f"{counted(runs.count, 'time')} in {counted(steps, 'step')}"
-    each, longest = duration(runs.ns / runs.count), duration(runs.longest_ns)
-    return f"generation {runs.generation} {times}, {each} each, at most {longest}"
+    times, each = f"{counted(runs.count, 'time')} in {counted(steps, 'step')}", duration(runs.ns / runs.count)
+    return f"generation {runs.generation} {times}, {each} each, at most {duration(runs.longest_ns)}"
 
 
 FIX_OF_CALLS = (
