@@ -100,9 +100,9 @@ def _delays_ns(analysis: Analysis, between_calls_ns: Int64s) -> list[float]:
     in_step = stalls.call_step != NONE
     waits = np.bincount(stalls.call_step[in_step], stalls.stall_ns[in_step], minlength=len(steps))
     own = (steps.end_ns - steps.start_ns - waits)[steps.whole]
-    usual = [np.quantile(times, SHARE_OF_USUAL_STEPS) for times in (between_calls_ns, own)]
-    longer = np.where(own > MAX_PACE_RATIO * usual[1], own - usual[1], 0.0)
-    return np.maximum(between_calls_ns - usual[0], longer).tolist()
+    usual = np.quantile(own, SHARE_OF_USUAL_STEPS)
+    longer = np.where(own > MAX_PACE_RATIO * usual, own - usual, 0.0)
+    return np.maximum(between_calls_ns - between_calls_ns.min(), longer).tolist()
 
 
 def _idle(analysis: Analysis) -> TimesPerStep | None:

@@ -78,7 +78,7 @@ def pausing(number: int, *late: int) -> TraceBuilder:
 @pytest.mark.parametrize(
     ("late", "turns", "words"),
     [
-        (((), (2, 4)), Turns((1,), 2, STEPS, 6e6), "Rank 1 holds up the others in 2 of 6 steps by 6.00 ms"),
+        (((), (2, 4)), Turns((1,), 2, STEPS, 6e6), "Rank 1 holds up the others in 2 of 6 steps by 6.01 ms"),
         (((1, 3), (0, 4)), Turns((1, 0), 4, STEPS, 6e6), "The ranks take turns in holding up the others"),
         (((), ()), None, "No rank holds up the others"),
         (((), (2,)), None, "No rank holds up the others"),  # once, and by less than a step: a host is interrupted

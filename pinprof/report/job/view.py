@@ -128,25 +128,24 @@ def why_nobody(ranks: Ranks) -> str:
             f"{NOBODY_HOLDS_UP}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
         )
     needs = f"alone it would need {duration(longest.alone_ns or 0.0)}, the others {duration(others)}"
-    if longest.explains is not None and longest.explains < MIN_SHARE_EXPLAINED:
+    explained = 1.0 if longest.explains is None else longest.explains
+    if explained < MIN_SHARE_OF_REASON:
         why = "would need longest, but that does not explain what they wait"
         return f"{NOBODY_HOLDS_UP}: rank {longest.rank} {why}; {needs}"
-    if (longest.surely_ns or 0.0) > alike:
-        known = (
-            "the traces do not show that they wait for it"
-            if ranks.is_reason_known
-            else "nothing in its trace shows why"
-        )
-        return f"rank {longest.rank} may hold up the others: {needs}; {known}"
-    if ranks.is_reason_known:
-        doubt = f"given what the profiler may have cost, it could be {duration(longest.surely_ns or 0.0)}"
-        return f"rank {longest.rank} may hold up the others: {needs}; {doubt}"
-    pace = longest.host_pace or 1.0
-    slower = f"{pace:.1f} times as slow" if pace > PACE_SHOWN else "a little slower"
-    return (
-        f"{NOBODY_HAS_MORE_WORK}: the host of rank {longest.rank} is {slower} in all that it does, as a profiler can "
-        f"make it; {needs}"
+    may = f"rank {longest.rank} may hold up the others: {needs}"
+    if (longest.surely_ns or 0.0) <= alike:
+        if ranks.is_reason_known:
+            return f"{may}; given what the profiler may have cost, it could be {duration(longest.surely_ns or 0.0)}"
+        pace = longest.host_pace or 1.0
+        slower = f"{pace:.1f} times as slow" if pace > PACE_SHOWN else "a little slower"
+        host = f"the host of rank {longest.rank} is {slower} in all that it does, as a profiler can make it"
+        return f"{NOBODY_HAS_MORE_WORK}: {host}; {needs}"
+    if explained < MIN_SHARE_EXPLAINED:
+        return f"{may}; that explains {percent(explained)} of their waits"
+    known = (
+        "the traces do not show that they wait for it" if ranks.is_reason_known else "nothing in its trace shows why"
     )
+    return f"{may}; {known}"
 
 
 def who_comes_last(ranks: Ranks) -> str:
