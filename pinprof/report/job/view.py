@@ -128,12 +128,16 @@ def why_nobody(ranks: Ranks) -> str:
             f"{NOBODY_HOLDS_UP}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
         )
     needs = f"alone it would need {duration(longest.alone_ns or 0.0)}, the others {duration(others)}"
-    explained = 1.0 if longest.explains is None else longest.explains
-    if explained < MIN_SHARE_OF_REASON:
+    if longest.explains is not None and longest.explains < MIN_SHARE_OF_REASON:
         why = "would need longest, but that does not explain what they wait"
         return f"{NOBODY_HOLDS_UP}: rank {longest.rank} {why}; {needs}"
+    return _who_may(ranks, longest, needs, is_surely_longer=(longest.surely_ns or 0.0) > alike)
+
+
+def _who_may(ranks: Ranks, longest: RankRow, needs: str, *, is_surely_longer: bool) -> str:
+    """Return whether the rank that needs longest may hold up the others, and why that is not sure."""
     may = f"rank {longest.rank} may hold up the others: {needs}"
-    if (longest.surely_ns or 0.0) <= alike:
+    if not is_surely_longer:
         if ranks.is_reason_known:
             return f"{may}; given what the profiler may have cost, it could be {duration(longest.surely_ns or 0.0)}"
         pace = longest.host_pace or 1.0
