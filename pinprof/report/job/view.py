@@ -144,8 +144,8 @@ def _who_may(ranks: Ranks, longest: RankRow, needs: str, *, is_surely_longer: bo
         slower = f"{pace:.1f} times as slow" if pace > PACE_SHOWN else "a little slower"
         host = f"the host of rank {longest.rank} is {slower} in all that it does, as a profiler can make it"
         return f"{NOBODY_HAS_MORE_WORK}: {host}; {needs}"
-    if explained < MIN_SHARE_EXPLAINED:
-        return f"{may}; that explains {percent(explained)} of their waits"
+    if longest.explains is not None and longest.explains < MIN_SHARE_EXPLAINED:
+        return f"{may}; that explains {percent(longest.explains)} of their waits"
     known = (
         "the traces do not show that they wait for it" if ranks.is_reason_known else "nothing in its trace shows why"
     )
