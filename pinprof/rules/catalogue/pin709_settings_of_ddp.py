@@ -1,4 +1,5 @@
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from pinprof.ground.units import duration
 from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule, as_one
 from pinprof.trace.callers import outermost_op, usual_place
 from pinprof.trace.links import step_at
-from pinprof.trace.tables import NONE, HostEvents, Int64s, Trace
+from pinprof.trace.tables import NONE, HostEvents, Trace
 
 HostTime = tuple[int, int, int]  # thread, begin and end in ns
 
@@ -43,10 +44,12 @@ def _unneeded_work(details: Details, profile: Profile) -> AllEvidence:
         times = sorted(time for setting in chosen for time in setting.times)
         cost = sum(end - begin for _, begin, end in times) / steps.divisor
         works = " and ".join(f"{setting.work} ({setting.argument}=True)" for setting in chosen)
+        calls = trace.calls
+        begins = np.searchsorted(calls.start_ns, [begin for _, begin, _ in times])  # the first call in each
         return Evidence(
             cost,
             f"DistributedDataParallel {works}: this takes {duration(cost)} of the host {steps.per}, as traced",
-            *usual_place(trace, _calls_in(trace, times), details.sources),
+            *usual_place(trace, begins[begins < len(calls)], details.sources),
             edits=Edits(removed_times=frozenset(times)),
         )
 
@@ -54,65 +57,48 @@ def _unneeded_work(details: Details, profile: Profile) -> AllEvidence:
         yield from as_one(profile, [setting for setting in settings if setting.times], evidence_of)
 
 
-def _calls_in(trace: Trace, times: Sequence[HostTime]) -> Int64s:
-    calls = trace.calls
-    inside = [(calls.thread == at) & (calls.start_ns >= begin) & (calls.start_ns < end) for at, begin, end in times]
-    return np.flatnonzero(np.logical_or.reduce(inside))
-
-
 def _broadcasts(trace: Trace) -> Iterator[HostTime]:
     """Yield when buffers are sent: from the beginning of a forward pass to the last copy out of what was sent."""
     marks, ops = trace.annotations, trace.ops
-    for mark in _in_complete_steps(trace, marks, np.flatnonzero(marks.named(FORWARD_MARK.__eq__))):
-        inside = _from_time(trace, int(marks.thread[mark]), int(marks.start_ns[mark]))
-        sending = list(takewhile(lambda op: ops.name_of(op) in OPS_OF_BROADCAST, inside))
+    for mark in _in_complete_steps(trace, marks, FORWARD_MARK):
+        thread, begin = int(marks.thread[mark]), int(marks.start_ns[mark])
+        sending = _next_to(trace, thread, begin, OPS_OF_BROADCAST)
         if any(ops.name_of(op) == BROADCAST_OP for op in sending):
-            yield int(marks.thread[mark]), int(marks.start_ns[mark]), int(ops.end_ns[sending[-1]])
+            yield thread, begin, int(ops.end_ns[sending[-1]])
 
 
 def _searches(trace: Trace) -> Iterator[HostTime]:
     """Yield when unused parameters are looked for, and when all ranks add up which parameters they used."""
-    ops = trace.ops
-    searches = _in_complete_steps(trace, ops, np.flatnonzero(ops.named(SEARCH_OP.__eq__)))
+    ops, launch = trace.ops, trace.links.launch
+    searches = _in_complete_steps(trace, ops, SEARCH_OP)
     for search in searches:
-        thread, end = int(ops.thread[search]), int(ops.end_ns[search])
-        following = next(_from_time(trace, thread, end), NONE)
-        is_sink = following != NONE and ops.name_of(following) == SINK_OP
-        yield thread, int(ops.start_ns[search]), int(ops.end_ns[following]) if is_sink else end
-    for reduction in _reductions_of_maps(trace) if searches else ():
+        thread = int(ops.thread[search])
+        last = _next_to(trace, thread, int(ops.end_ns[search]), {SINK_OP})[:1] or [search]
+        yield thread, int(ops.start_ns[search]), int(ops.end_ns[last[0]])
+    for reduction in np.unique(outermost_op(trace, launch[_maps(trace)].astype(np.int64))).tolist() if searches else ():
         thread, begin = int(ops.thread[reduction]), int(ops.start_ns[reduction])
-        before = takewhile(lambda op: ops.name_of(op) in OPS_BEFORE_MAP, _before_time(trace, thread, begin))
-        yield thread, min((int(ops.start_ns[op]) for op in before), default=begin), int(ops.end_ns[reduction])
+        before = _next_to(trace, thread, begin, OPS_BEFORE_MAP, back=True)
+        yield thread, min([begin, *ops.start_ns[before].tolist()]), int(ops.end_ns[reduction])
 
 
-def _reductions_of_maps(trace: Trace) -> list[int]:
-    """Return the ops that add up maps of used parameters."""
-    gpu, launch = trace.gpu, trace.links.launch
-    rows = np.flatnonzero((gpu.message != NONE) & (launch != NONE) & trace.steps.holds(trace.links.activity_step))
-    of_maps = [row for row in rows.tolist() if gpu.names[gpu.message[row]].startswith(MESSAGE_OF_MAP)]
-    ops = outermost_op(trace, launch[of_maps].astype(np.int64))
-    return np.unique(ops[ops != NONE]).tolist()
+def _maps(trace: Trace) -> list[int]:
+    """Return the collectives of complete steps that add up maps of used parameters: rows of `Trace.gpu`."""
+    gpu, links = trace.gpu, trace.links
+    rows = np.flatnonzero((gpu.message != NONE) & (links.launch != NONE) & trace.steps.holds(links.activity_step))
+    return [row for row in rows.tolist() if gpu.names[gpu.message[row]].startswith(MESSAGE_OF_MAP)]
 
 
-def _outermost_of_thread(trace: Trace, thread: int) -> Int64s:
+def _next_to(trace: Trace, thread: int, time_ns: int, names: AbstractSet[str], *, back: bool = False) -> list[int]:
+    """Return the outermost ops of a thread that follow a time, or come before it, up to the first of another name."""
     ops = trace.ops
-    rows = np.flatnonzero((trace.links.op_parent == NONE) & (ops.thread == thread))
-    return rows[np.argsort(ops.start_ns[rows], kind="stable")]
+    rows = np.flatnonzero((trace.links.op_parent == NONE) & (ops.thread == thread))  # the table is sorted by start
+    at = int(np.searchsorted(ops.start_ns[rows], time_ns))
+    near = rows[:at][::-1] if back else rows[at:]
+    return list(takewhile(lambda op: ops.name_of(op) in names, near.tolist()))
 
 
-def _from_time(trace: Trace, thread: int, time_ns: int) -> Iterator[int]:
-    """Yield the outermost ops of a thread from this time on."""
-    rows = _outermost_of_thread(trace, thread)
-    yield from rows[np.searchsorted(trace.ops.start_ns[rows], time_ns) :].tolist()
-
-
-def _before_time(trace: Trace, thread: int, time_ns: int) -> Iterator[int]:
-    """Yield the outermost ops of a thread before this time, the last first."""
-    rows = _outermost_of_thread(trace, thread)
-    yield from rows[: np.searchsorted(trace.ops.start_ns[rows], time_ns)][::-1].tolist()
-
-
-def _in_complete_steps(trace: Trace, events: HostEvents, rows: Int64s) -> list[int]:
+def _in_complete_steps(trace: Trace, events: HostEvents, name: str) -> list[int]:
+    rows = np.flatnonzero(events.named(name.__eq__))
     return rows[trace.steps.holds(step_at(trace.steps, events.start_ns[rows]))].tolist()
 
 
