@@ -26,6 +26,7 @@ from pinprof.trace.threads import optimizer_marks
 
 MAX_OPS_OF_REPETITION = 40
 """A repetition of more ops that launch work is a model or a step, not the body of a small loop."""
+MAX_OPS_OF_REPETITION_IN_BACKWARD = 120  # each op of a forward pass has up to three
 MIN_REPEATS_IN_PASS: Final = {FORWARD: 8, BACKWARD: 5}
 """The least repetitions of a loop within a pass."""
 MIN_SHARE_IN_BACKWARD, REPEATS_WITHOUT_ADD = 0.9, 2
@@ -168,12 +169,12 @@ def find_loops(trace: Trace, stalls: Stalls) -> list[Loop]:
     if not trace.steps.on_host or not len(trace.calls):
         return []
     sequence = _Sequence(trace, stalls)
-    backward: defaultdict[int, list[_Span]] = defaultdict(list)
-    for span in sequence.runs(of_backward=True):
-        backward[int(sequence.step[span.start])].append(span)
     gathered: defaultdict[tuple[LoopKind, tuple[str, ...]], list[_Span]] = defaultdict(list)
     for span, kind in sequence.loops():
         gathered[kind, _rotated(sequence.names(span.start, span.start + span.ops))].append(span)
+    backward: defaultdict[int, list[_Span]] = defaultdict(list)
+    for span in sequence.runs(of_backward=True) if gathered else ():
+        backward[int(sequence.step[span.start])].append(span)
     steps = max(int(trace.steps.complete.sum()), 1)
     loops = []
     for (kind, _), spans in gathered.items():
@@ -276,7 +277,8 @@ class _Sequence:
         """Yield what repeats, longest first; what is in several is yielded several times."""
         found, shorter = list[_Span](), dict[int, Int64s]()
         inside = (self.phase == BACKWARD) == of_backward
-        for ops in range(1, min(MAX_OPS_OF_REPETITION, len(self.token) // 2) + 1):
+        most = MAX_OPS_OF_REPETITION_IN_BACKWARD if of_backward else MAX_OPS_OF_REPETITION
+        for ops in range(1, min(most, len(self.token) // 2) + 1):
             same = (self.token[ops:] == self.token[:-ops]) & (self.part[ops:] == self.part[:-ops]) & inside[ops:]
             edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False]))))
             start, end = edges[::2], edges[1::2] + ops

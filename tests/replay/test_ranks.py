@@ -1,5 +1,6 @@
 """Replay of the ranks of a job together: steps of two ranks, by hand in µs, and recorded ones of two H200."""
 
+import json
 import statistics
 from dataclasses import replace
 
@@ -22,7 +23,12 @@ from pinprof.trace.tables import NONE
 from scripts.score_pairs import scores
 
 RECORDED = TRACES / "ranks"
-JOBS = sorted(path.name.replace(".rank0.", ".rank*.") for path in RECORDED.glob("*.rank0.*.json.gz"))
+PAIRS = json.loads((RECORDED / "pairs.json").read_text())["pairs"]
+JOBS = sorted(
+    path.name.replace(".rank0.", ".rank*.")
+    for path in RECORDED.glob("*.rank0.*.json.gz")
+    if "shared_gpu" not in PAIRS[path.name.partition(".")[0]]  # there kernels of one rank slow down those of another
+)
 TOLERATED = 0.02
 STEPS = 6
 

@@ -70,6 +70,7 @@ def samples(
     reads: int = 12,
     wait: bool = False,
     modules: Callable[[int], str] | None = None,
+    gradients: Sequence[str] = ("aten::mm", "aten::mul"),
 ) -> None:
     """A head that a forward pass calls for each sample; the backward pass gives its weight one gradient."""
     at = start + 5
@@ -82,14 +83,14 @@ def samples(
             builder.op("aten::item", at - 3, 2)
             builder.call("cudaStreamSynchronize", at - 2.5, 1)
     op(builder, join, at)
-    backward(builder, at + EVERY, ["aten::mm", "aten::mul"], times, weights=1, reads=reads)
+    backward(builder, at + EVERY, gradients, times, weights=1, reads=reads)
 
 
-def read(scene: Scene, metadata: dict[str, Any] | None = None) -> Trace:
+def read(scene: Scene, metadata: dict[str, Any] | None = None, length: int = 4000) -> Trace:
     builder = TraceBuilder()
     builder.metadata |= metadata or {}
-    for number, start in enumerate(range(0, 4 * 4000, 4000)):
-        builder.step(number, start, 3990)
+    for number, start in enumerate(range(0, 4 * length, length)):
+        builder.step(number, start, length - 10)
         scene(builder, start)
     return builder.read()
 
@@ -184,6 +185,14 @@ def test_the_backward_pass_of_a_loop_belongs_to_it() -> None:
     (loop,) = loops(samples)
     assert [len(run.repetitions) for run in loop.of_backward] == [12] * 4
     assert [len(run.calls) for run in loop.of_backward] == [24] * 4
+
+
+@pytest.mark.parametrize(("ops", "runs"), [(60, 4), (121, 0)])
+def test_a_repetition_of_the_backward_pass_may_be_longer_than_one_of_the_loop(ops: int, runs: int) -> None:
+    gradients = [f"my::gradient_{number}" for number in range(ops)]
+    trace = read(partial(samples, gradients=gradients), length=40_000)
+    (loop,) = find_loops(trace, details_of(trace).syncs.stalls)
+    assert [len(run.calls) for run in loop.of_backward] == [12 * ops] * runs
 
 
 def found(scene: Scene) -> Finding:
