@@ -70,7 +70,6 @@ def samples(
     reads: int = 12,
     wait: bool = False,
     modules: Callable[[int], str] | None = None,
-    gradients: Sequence[str] = ("aten::mm", "aten::mul"),
 ) -> None:
     """A head that a forward pass calls for each sample; the backward pass gives its weight one gradient."""
     at = start + 5
@@ -83,7 +82,7 @@ def samples(
             builder.op("aten::item", at - 3, 2)
             builder.call("cudaStreamSynchronize", at - 2.5, 1)
     op(builder, join, at)
-    backward(builder, at + EVERY, gradients, times, weights=1, reads=reads)
+    backward(builder, at + EVERY, ["aten::mm", "aten::mul"], times, weights=1, reads=reads)
 
 
 def read(scene: Scene, metadata: dict[str, Any] | None = None, length: int = 4000) -> Trace:
@@ -189,8 +188,12 @@ def test_the_backward_pass_of_a_loop_belongs_to_it() -> None:
 
 @pytest.mark.parametrize(("ops", "runs"), [(60, 4), (121, 0)])
 def test_a_repetition_of_the_backward_pass_may_be_longer_than_one_of_the_loop(ops: int, runs: int) -> None:
-    gradients = [f"my::gradient_{number}" for number in range(ops)]
-    trace = read(partial(samples, gradients=gradients), length=40_000)
+    def scene(builder: TraceBuilder, start: float) -> None:
+        at = repeated(builder, start + 5, HEAD, 12)
+        op(builder, "aten::stack", at)
+        backward(builder, at + EVERY, [f"my::gradient_{number}" for number in range(ops)], 12, weights=1, reads=12)
+
+    trace = read(scene, length=40_000)
     (loop,) = find_loops(trace, details_of(trace).syncs.stalls)
     assert [len(run.calls) for run in loop.of_backward] == [12 * ops] * runs
 
