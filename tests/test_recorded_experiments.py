@@ -100,10 +100,10 @@ def test_a_recorded_experiment_shows_what_it_is_about(
 
 ADVICE = {
     "e2.blocking": "Pack the many small copies into one",
-    "e2.non_blocking-one-synchronize": "Pack the many small copies of the step into one",
-    "e6.pinned-source": "The trace shows what takes the time",
-    "e7.pin-in-threads-then-copy": "The trace shows what takes the time",
-    "e14.as-written": "The trace shows what takes the time",
+    "e2.non_blocking-one-synchronize": "Pack the many small copies into one",
+    "e6.pinned-source": "See whether each step needs it; pinprof knows no other way",
+    "e7.pin-in-threads-then-copy": "See whether each step needs it; pinprof knows no other way",
+    "e14.as-written": "See whether each step needs it; pinprof knows no other way",
 }
 
 
