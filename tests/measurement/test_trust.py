@@ -36,7 +36,10 @@ from pinprof.trace.metadata.info import Cut
 from pinprof.trace.tables import MEMCPY, NONE
 
 ALWAYS_RIGHT = {"source_lines", "host_memory", "profiler_cost"}
-ONE_STEP_UNLIKE = {"e1.pageable-pin_memory.json.gz", "e1.pinned-to.json.gz", "gpt_fast.json.gz"}
+ONE_STEP_UNLIKE = {
+    *("e1.pageable-pin_memory.json.gz", "e1.pinned-to.json.gz", "gpt_fast.json.gz"),
+    *("saving_rank.rank1.before.json.gz", "small_buckets.rank0.before.json.gz"),
+}
 NOT_ALONE = {"gpt_fast.json.gz", "kv_batch.json.gz"}
 """What is true of recordings that lack nothing: no stacks, ROCm, and a step that the host bounds."""
 

@@ -4,7 +4,6 @@ import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from functools import partial
 from html import unescape
 from pathlib import Path
@@ -28,8 +27,6 @@ from pinprof.rules.search import rule_of
 from pinprof.trace import read_trace
 
 WITHIN = 1.001
-OUT_OF_ORDER = 1.05
-"""Savings that differ by less are as much."""
 WORTH = 0.1
 """What may cost a smaller share of the step than this is not named (`verdict.WORTH`)."""
 """The bar may show this much less than the verdict says."""
@@ -93,12 +90,12 @@ def _shown_ms(trace: dict[str, Any]) -> float:
 def _of_order(findings: list[dict[str, Any]]) -> Iterator[str]:
     """Yield findings out of their order: what saves, or adds to some steps, most first, what is only bounded last.
 
-    What launches the whole step in another way may stand behind what launches less, which so comes before what saves
-    as much.
+    What launches the whole step in another way may stand behind what launches less, wherever that stands.
     """
-    ordered = (finding for finding in findings if not rule_of(finding["rule"]).of_whole_step)
+    whole = {place for place, finding in enumerate(findings) if rule_of(finding["rule"]).of_whole_step}
+    ordered = (finding for place, finding in enumerate(findings) if not whole & {place, place + 1})
     savings = [finding["cost_ms"] if finding["irregular"] else finding["saving_ms"] or 0.0 for finding in ordered]
-    if any(later > OUT_OF_ORDER * earlier for earlier, later in pairwise(savings)):
+    if savings != sorted(savings, reverse=True):
         yield f"findings save {savings}"
     places = [place for place, finding in enumerate(findings) if finding["at_most_ms"] is not None]
     measured = [place for place, finding in enumerate(findings) if finding["saving_ms"] is not None]

@@ -21,6 +21,7 @@ TABLES = {
     "python_function": "functions",
     "cuda_runtime": "calls",
     "cuda_driver": "calls",
+    "mtia_runtime": "calls",
     "kernel": "gpu",
     "gpu_memcpy": "gpu",
     "gpu_memset": "gpu",
