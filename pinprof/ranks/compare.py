@@ -41,23 +41,23 @@ MIN_SKEW_SHARE = 0.05
 that do the same work differ by less than twice that."""
 
 MIN_SHARE_EXPLAINED = 0.8
-"""A rank holds up the others if its longer work is at least this share of the time for which they wait."""
-MIN_SHARE_WAITED = 0.5  # longer work explains a wait that is at least this share of it
+"""A rank holds up the others if its extra work is at least this share of their wait."""
+MIN_SHARE_WAITED = 0.5  # extra work explains a wait of at least this share of that work
 
 MIN_STEPS_OF_TURNS = 3
 MIN_LATE_SHARE_OF_STEP = 0.25
-"""A rank is late in a step if its host works longer by this share of the step; in a single step, by all of it: hosts
-are interrupted now and then."""
+"""A rank is late in a step if its host works longer by this share of the step, or by a whole step if only one
+is late: hosts are interrupted now and then."""
 
 MAX_COLLECTIVES_SHOWN = 10
 MIN_SHARE_OF_REASON = 0.5
-"""A reason explains at least this share of the time by which a slow rank's step is longer, or a late rank is late."""
+"""A reason explains at least this share of a slow rank's extra time, or of a late rank's delay."""
 
 
 def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Ranks:
-    """Return the ranks of a job side by side; each part must be of another rank.
+    """Return the ranks of a job side by side; each part must be of a different rank.
 
-    `choice` are remarks on how these traces were chosen.
+    `choice` has remarks on how these traces were chosen.
     """
     numbers = [number_of(part, index) for index, part in enumerate(parts)]
     tables = [part.profile.communication.collectives for part in parts]
@@ -91,8 +91,8 @@ def compare_ranks(parts: Sequence[RankPart], choice: Sequence[str] = ()) -> Rank
 def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: Sequence[Meeting]) -> list[RankRow]:
     """Return the rows with one step for all ranks that meet in collectives: that of the rank that sets the pace.
 
-    In the trace of a rank that waits for others, the profiler's cost on those ranks looks like work of its own GPU, and
-    nothing shows how long the rank would wait without the profiler.
+    In the trace of a waiting rank, the profiler's cost on the other ranks looks like work of its own GPU, and nothing
+    shows how long the rank would wait without the profiler.
     """
     paced = list(rows)
     for together in _joined(meetings):
@@ -105,10 +105,10 @@ def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: S
 
 
 def _within_step(rows: Sequence[RankRow], parts: Sequence[RankPart]) -> tuple[list[RankRow], float]:
-    """Return the rows with times alone that are no longer than the step, and the share up to which these are known.
+    """Return the rows with times alone of at most the step, and the uncertainty of these times as a share.
 
-    The profiler slows ranks differently. Where a rank would need longer alone than the step that was measured without
-    it, it cost this rank more than expected, and may have cost others as much more or less.
+    The profiler slows ranks differently. If a rank would need longer alone than its step measured without the profiler,
+    the profiler cost this rank more than expected, and may have cost others as much more or less.
     """
     known = [
         row.alone_ns / row.step_ns - 1
@@ -154,7 +154,7 @@ def _shared(members: Sequence[OfRank]) -> SharedFinding:
     at: dict[tuple[Place, int], list[tuple[int, FoundSite]]] = defaultdict(list)
     for number, finding in members:
         count: Counter[Place] = Counter()
-        for site in finding.sites:  # several sites of one line stay apart, since different ops wait there
+        for site in finding.sites:  # several sites of one line stay apart: different ops wait there
             place = site.evidence.place
             at[place, count[place]].append((number, site))
             count[place] += 1
@@ -230,11 +230,11 @@ def _others_gap_ns(parts: Sequence[RankPart], index: int) -> float:
 
 
 def _longest(rows: Sequence[RankRow], unsure: float) -> tuple[int | None, float, bool]:
-    """Return which rank needs longest alone, by how much longer than the median of the others, and if that is sure.
+    """Return which rank needs longest alone, how much longer than the median of the others, and whether that is sure.
 
     A rank that comes last does not always hold up the others: if all hosts run ahead of their GPUs, one of them is
-    last, at no cost; and it may come last for a reason outside of the recorded steps. What counts is the step that each
-    rank would have alone, if that explains what the others wait.
+    last, at no cost; or the reason lies outside of the recorded steps. What counts is the step that each rank would
+    need alone, if it explains the others' wait.
     """
     steps = [(row.alone_ns, row.rank, index) for index, row in enumerate(rows) if row.alone_ns and row.surely_ns]
     if len(steps) < 2:  # noqa: PLR2004  no other rank to compare with
@@ -248,7 +248,7 @@ def _longest(rows: Sequence[RankRow], unsure: float) -> tuple[int | None, float,
 def _turns(parts: Sequence[RankPart], rows: Sequence[RankRow]) -> Turns | None:
     """Return the ranks that are late in some steps only; None if that costs the job little.
 
-    A rank is late in a step by how much longer than usual its host works, beyond how much longer the others' do.
+    A rank's delay in a step is the extra work of its host, beyond that of the others' hosts.
     """
     delays = [part.delays_ns for part in parts]
     count, step_ns = len(delays[0]), max(row.traced_ns or 0.0 for row in rows)
@@ -268,11 +268,11 @@ def _turns(parts: Sequence[RankPart], rows: Sequence[RankRow]) -> Turns | None:
 
 
 def _explained(parts: Sequence[RankPart], index: int) -> float | None:
-    """Return the share of the others' waiting that a rank's own longer work, as traced, explains; None if none waits.
+    """Return the share of the others' wait that a rank's own extra work, as traced, explains; None if none waits.
 
-    The others wait for as long as their traced step is longer than what they need alone. Their kernels of collectives
-    may wait longer: if a host is ahead of its GPU, that is free. Work that is much longer than what the others wait
-    does not explain it: then they wait elsewhere, or not for it.
+    The others' wait is their traced step less what they need alone. Their kernels of collectives may wait longer, at no
+    cost if a host is ahead of its GPU. Extra work that is much longer than the others' wait does not explain that wait:
+    they wait elsewhere, or not for this rank.
     """
     alone, (usual, waited) = parts[index].alone, _others_waiting_ns(parts, index)
     if alone is None or waited in (0, inf):
@@ -282,7 +282,7 @@ def _explained(parts: Sequence[RankPart], index: int) -> float | None:
 
 
 def _others_waiting_ns(parts: Sequence[RankPart], index: int) -> tuple[float, float]:
-    """Return what the other ranks need alone, as traced, and by how much longer their step is; infinite if unknown."""
+    """Return what the other ranks need alone, as traced, and their extra step time; infinite if unknown."""
     others = [part for other, part in enumerate(parts) if other != index and part.alone]
     if not others:
         return 0.0, inf
@@ -293,7 +293,7 @@ def _others_waiting_ns(parts: Sequence[RankPart], index: int) -> tuple[float, fl
 def _latecomer(
     parts: Sequence[RankPart], rows: Sequence[RankRow], waits: "_Waits", clocks: RankClocks
 ) -> Latecomer | None:
-    """Return the rank for which the others wait longest; None if that is not long, or the clocks are unknown."""
+    """Return the rank that the others wait for longest; None if the wait is short, or the clocks are unknown."""
     index, waited = max(enumerate(waits.caused_ns), key=lambda of_rank: of_rank[1], default=(0, 0.0))
     waited = min(waited, _others_waiting_ns(parts, index)[1])
     if clocks.within_ns is None or waited <= MIN_SKEW_SHARE * (rows[index].traced_ns or inf):
@@ -309,10 +309,10 @@ def _latecomer(
 
 
 class _Waits(NamedTuple):
-    """What ranks wait for each other, by index of the rank and in ns per step, and all their meetings."""
+    """How long ranks wait for each other, in ns per step by index of the rank, and all their meetings."""
 
     waited_ns: list[float]
-    exposed_ns: list[float]  # the part of it in which the rank's GPU runs no other kernel
+    exposed_ns: list[float]  # the part in which the rank's GPU runs no other kernel
     caused_ns: list[float]  # how long the median of the others waits for the rank, exposed
     last: list[float]  # the share of the collectives that it reached last
     meetings_of: "_Meetings"
@@ -356,7 +356,7 @@ def _measure_waits(parts: Sequence[RankPart], meetings: Sequence[Meeting], clock
 
 
 class _Meeting(NamedTuple):
-    """The rank that comes last to a collective, how long it takes from then on, and the longest wait; times in ns."""
+    """The last rank in a collective, how long the collective takes after that, and the longest wait; times in ns."""
 
     latest: int
     own_ns: float
@@ -366,7 +366,7 @@ class _Meeting(NamedTuple):
 
 
 _Meetings: TypeAlias = dict[tuple[str, str, int], list[_Meeting]]
-"""The meetings of each collective of the step: by its name, its group and its place among those of the group."""
+"""The meetings of each collective of the step: by its name, its group and its place in the group."""
 
 
 def _longest_awaited(meetings_of: _Meetings, numbers: Sequence[int]) -> tuple[Collective, ...]:
@@ -437,9 +437,9 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> s
 
 
 def _longer_between_calls_ns(parts: Sequence[RankPart], index: int) -> float:
-    """Return by how much longer a rank's host makes no call in each step, without the profiler; 0 if that is unknown.
+    """Return how much longer than others a rank's host pauses in each step, without the profiler; 0 if unknown.
 
-    A host that is only interrupted pauses longer in some steps.
+    The shortest pause counts: interruptions prolong only some.
     """
     alone = parts[index].alone
     if alone is None or not parts[index].between_calls_ns:

@@ -31,7 +31,7 @@ same work was called slow."""
 
 
 MIN_PAUSE_NS = 1_000_000
-"""Between two calls of a host: one op of torch takes less, even under a profiler."""
+"""The least pause between two calls of a host; a torch op is shorter, even under a profiler."""
 MAX_PACE_RATIO = 2.0
 SHARE_OF_USUAL_STEPS = 0.25
 """The usual step of a rank is this quantile: two ranks that take turns are each late in half of the steps."""
@@ -40,14 +40,14 @@ SHARE_OF_USUAL_STEPS = 0.25
 class Alone(NamedTuple):
     """The step of a rank that waits for no other, in ns."""
 
-    least_ns: float  # without the profiler, if it cost the most that is possible
-    usual_ns: float  # without the profiler, if it cost what is expected
+    least_ns: float  # without the profiler, at its highest possible cost
+    usual_ns: float  # without the profiler, at its expected cost
     traced_ns: float  # with the profiler's cost: the rank's own work in the trace
     call_gap_ns: float = 0.0  # the median time from one call of the host to the next, its pace; 0 if unknown
-    in_ops_ns: float = 0.0  # the host's time between calls per step, without Python: no faster host saves more
+    in_ops_ns: float = 0.0  # the host's time between calls per step, without Python: the most that a faster host saves
 
     def at_pace_ns(self, call_gap_ns: float) -> float:
-        """Return the least that the usual step would be if this host were as fast as one with that gap."""
+        """Return the least usual step if this host had that gap between calls."""
         slower = max(1 - call_gap_ns / self.call_gap_ns, 0.0) if self.call_gap_ns and call_gap_ns else 0.0
         return min(self.least_ns, self.usual_ns - slower * self.in_ops_ns)
 
@@ -62,7 +62,7 @@ class RankPart:
     idle: TimesPerStep | None = None  # why its busiest GPU was idle in the complete steps; None if unknown
     between_calls_ns: tuple[int, ...] = ()  # how long the host pauses between two calls in each whole step
     delays_ns: tuple[float, ...] = ()  # how much longer than usual the host's own work takes in each whole step
-    file: str = ""  # what to read the trace from again; the path of the profile hides the secrets of a URL
+    file: str = ""  # where to read the trace again; the path of the profile hides the secrets of a URL
 
 
 def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
@@ -80,7 +80,7 @@ def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
 
 
 def _between_calls_ns(trace: Trace) -> Int64s:
-    """Return how long the host of each whole step makes no call for a millisecond or more."""
+    """Return how long the host pauses in each whole step, counting pauses of a millisecond or more."""
     steps, calls = trace.steps, trace.calls
     order = np.argsort(calls.start_ns, kind="stable")
     ends, begins = np.maximum.accumulate(calls.end_ns[order])[:-1], calls.start_ns[order][1:]
@@ -91,8 +91,8 @@ def _between_calls_ns(trace: Trace) -> Int64s:
 def _delays_ns(analysis: Analysis, between_calls_ns: Int64s) -> list[float]:
     """Return how much longer than usual the host's own work takes in each whole step.
 
-    It makes no call for longer, or all its work takes longer than at the slowest pace of a host: one that is ahead of
-    its GPU makes calls up to twice as fast as one that is not.
+    Either the host pauses longer, or its work exceeds `MAX_PACE_RATIO` times the usual: a host that is ahead of its GPU
+    makes calls up to twice as fast as one that is not.
     """
     steps, stalls = analysis.details.trace.steps, analysis.details.syncs.stalls
     if not steps.on_host or not steps.whole.any():
@@ -148,12 +148,12 @@ def _pace_of_host(program: Program, cost: ProfilerCost, steps: int) -> tuple[flo
 
 
 def rank_of(part: RankPart) -> int | None:
-    """Return the number of a rank: as recorded, else from the names of its file and folders; None if unknown."""
+    """Return the number of a rank: as recorded, or from the names of its file and folders; None if unknown."""
     return rank_in_name(part.profile.path) if part.profile.info.rank is None else part.profile.info.rank
 
 
 def number_of(part: RankPart, position: int) -> int:
-    """Return the number of a rank, else its place among the traces."""
+    """Return the number of a rank, or its place among the traces."""
     rank = rank_of(part)
     return position if rank is None else rank
 
@@ -180,7 +180,7 @@ class RankRow:
     waited_ns: float  # time in which the kernels of its collectives waited for other ranks
     last: float  # share of the collectives that it reached last
     explains: float | None
-    """The share of the others' exposed waiting that its own longer work in the trace explains; None if that is unknown,
+    """The share of the others' exposed waiting that its own extra work in the trace explains; None if that is unknown,
     or nobody waits."""
     host_pace: float | None
     """Its host's time from one call to the next, as a multiple of that of the others; None if unknown."""
@@ -218,9 +218,9 @@ class Turns(NamedTuple):
     """Ranks that hold up the others, each in some of the steps."""
 
     ranks: tuple[int, ...]
-    held_up: int  # the steps in which one of them is late
-    steps: int  # of how many that were recorded
-    late_ns: float  # how much longer its host works there, beyond the others', in the median
+    held_up: int  # the number of steps in which one of them is late
+    steps: int  # the number of recorded steps
+    late_ns: float  # the median extra work of its host there, beyond the others'
 
 
 class Latecomer(NamedTuple):
@@ -251,9 +251,9 @@ class Ranks:
     choice: tuple[str, ...] = ()  # remarks on the choice of traces: why this run of several, ranks without a trace
     traffic: tuple[TrafficJson, ...] = ()  # the collectives with recorded messages, those with most bytes first
     unsure: float = 0.0
-    """The times alone are known up to this share of them: by it the expected cost of the profiler was wrong."""
-    latecomer: Latecomer | None = None  # None if a rank is named, and if the others wait for none
-    turns: Turns | None = None  # None if a rank is named, and if none is late in some steps
+    """The times alone may be wrong by this share: the error in the expected cost of the profiler."""
+    latecomer: Latecomer | None = None  # None if a rank is named, or the others wait for none
+    turns: Turns | None = None  # None if a rank is named, or none is late in some steps
     is_reason_known: bool = False  # whether the trace of the rank that needs longest alone shows why
 
     def __repr__(self) -> str:

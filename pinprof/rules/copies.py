@@ -33,9 +33,9 @@ PIN_OR_HAVE_PINNED = (
     "Add pin_memory=True to the DataLoader, or, if it has that, a method pin_memory() to the class of the batches "
     "(PIN105); then non_blocking=True to the copies."
 )
-SENT_UNPINNED = "if another process sent the tensor, it arrived in shared memory, unpinned, even if it was pinned there"
+SENT_UNPINNED = "if another process sent the tensor, it arrived in unpinned shared memory, even if the sender pinned it"
 PIN_HERE = (
-    "Pin it in this process, even if another one pins it before sending: it arrives in shared memory, unpinned. "
+    "Pin it in this process, even if another one pins it before sending: it arrives in unpinned shared memory. "
     "Allocate it once with pin_memory=True and refill it, each time after an event that shows that its last copy has "
     "ended; or let a DataLoader of this process pin it (pin_memory=True)."
 )

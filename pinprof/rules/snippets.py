@@ -40,8 +40,8 @@ REFILL = (
 
 SAFE_REFILL = (
     "staging is not written to before its last copy has ended, which the event shows; all batches have its shape "
-    "(else copy a part of it, staging[: len(x)]). The wait keeps the host one step ahead at most: two tensors in "
-    "turn, each with its event, let it run two."
+    "(otherwise copy a part, staging[: len(x)]). The wait keeps the host at most one step ahead: two tensors in "
+    "turn, each with its event, allow two."
 )
 
 

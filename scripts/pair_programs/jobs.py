@@ -1,4 +1,4 @@
-"""Jobs of several ranks: what makes one rank late, what makes none late, and how gradients and values are exchanged."""
+"""Jobs of several ranks: some with a late rank, some without, and ways to exchange gradients and values."""
 
 import gc
 import io
@@ -42,7 +42,7 @@ def _shared(training: parts.Training, device: torch.device, **settings: object) 
 
 
 def late_by(spend: Callable[[int, parts.Training], object]) -> Callable[[torch.device, bool, float], parts.Step]:
-    """Return a job whose last rank spends time in each step; it is given the number of the step."""
+    """Return a job whose last rank calls `spend` in each step, with the number of the step."""
 
     def build(device: torch.device, fixed: bool, scale: float) -> parts.Step:
         training, number = data_parallel(device, scale), iter(range(1 << 40))
@@ -78,7 +78,7 @@ collecting_rank = late_by(_collect)
 
 
 class Samples(Dataset[Tensor]):
-    """Batches that take some milliseconds to make, or none."""
+    """Batches that take `seconds` each to make."""
 
     def __init__(self, width: int, seconds: float) -> None:
         self._width, self._seconds = width, seconds
@@ -95,7 +95,7 @@ class Samples(Dataset[Tensor]):
 
 
 def slow_loader_rank(device: torch.device, fixed: bool, scale: float) -> parts.Step:
-    """Wait for a worker of the last rank that makes a batch in 18 ms, or in none."""
+    """Let a worker of the last rank make each batch in 18 ms, or at once."""
     training = data_parallel(device, scale)
     slow = 0.018 if is_last() and not fixed else 0.0
     batches = iter(DataLoader(Samples(training.x.shape[1], slow), batch_size=None, num_workers=1))
@@ -120,7 +120,7 @@ def sharded(device: torch.device, fixed: bool, scale: float) -> parts.Step:
 
 
 def tensor_parallel(device: torch.device, fixed: bool, scale: float) -> parts.Step:  # noqa: ARG001
-    """Split each pair of layers over the ranks: its outputs are added up in forward, its gradients in backward."""
+    """Split each pair of layers over the ranks: all-reduce its outputs in forward, its gradients in backward."""
     torch.manual_seed(0)
     width = parts.scaled(512, scale)
     ups = nn.ModuleList(nn.Linear(width, width // distributed.get_world_size()) for _ in range(4)).to(device)
@@ -138,13 +138,13 @@ def tensor_parallel(device: torch.device, fixed: bool, scale: float) -> parts.St
 
 
 def applied(function: type[torch.autograd.Function], x: Tensor) -> Tensor:
-    """Return what a function makes of a tensor."""
+    """Apply an autograd function to a tensor."""
     result: Tensor = function.apply(x)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Copied(torch.autograd.Function):
-    """The same values on all ranks, whose gradients are added up."""
+    """Identity in forward, all-reduce of gradients in backward."""
 
     @staticmethod
     def forward(ctx: object, x: Tensor) -> Tensor:  # noqa: ARG004  torch's signature
@@ -158,7 +158,7 @@ class _Copied(torch.autograd.Function):
 
 
 class _Reduced(torch.autograd.Function):
-    """Parts of a sum on each rank, added up."""
+    """All-reduce in forward, identity in backward."""
 
     @staticmethod
     def forward(ctx: object, x: Tensor) -> Tensor:  # noqa: ARG004
@@ -172,7 +172,7 @@ class _Reduced(torch.autograd.Function):
 
 
 class _Exchanged(torch.autograd.Function):
-    """Equal parts of the rows, sent to all ranks."""
+    """All-to-all: each rank gets equally many rows."""
 
     @staticmethod
     def forward(ctx: object, x: Tensor) -> Tensor:  # noqa: ARG004
@@ -186,7 +186,7 @@ class _Exchanged(torch.autograd.Function):
 
 
 def experts(device: torch.device, fixed: bool, scale: float) -> parts.Step:  # noqa: ARG001
-    """Send rows to the rank of their expert and back, in four layers; other weights are shared."""
+    """Send rows to the rank of their expert and back, in four layers; other weights are replicated."""
     training = parts.small_layers(device, scale, depth=4, width=WIDTH, rows=ROWS)
     own = nn.ModuleList(nn.Linear(training.x.shape[1], training.x.shape[1]) for _ in range(4)).to(device)
     trained = _shared(training, device)
@@ -228,7 +228,7 @@ def unused_searched(device: torch.device, fixed: bool, scale: float) -> parts.St
 
 
 def bucket_views(device: torch.device, fixed: bool, scale: float) -> parts.Step:
-    """Copy gradients out of the buckets, or let them be views of these."""
+    """Copy gradients out of the buckets, or make them views."""
     return data_parallel(device, scale, gradient_as_bucket_view=fixed).step
 
 
@@ -255,7 +255,7 @@ def clipping(device: torch.device, fixed: bool, scale: float) -> parts.Step:
 
 
 def pipeline(device: torch.device, fixed: bool, scale: float) -> parts.Step:
-    """Run half of the layers on each of two ranks: one batch at a time, or in four parts that overlap."""
+    """Run half of the layers on each of two ranks: one batch at a time, or four overlapping parts."""
     torch.manual_seed(0)
     width, count = parts.scaled(1024, scale), MICRO_STEPS if fixed else 1
     half = parts.mlp(width, width, 6, width).to(device)

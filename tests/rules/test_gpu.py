@@ -374,8 +374,8 @@ def test_gradients_are_reduced_once_less_for_each_pass_but_the_last() -> None:
 def test_small_reductions_become_one_with_the_work_of_all() -> None:
     (finding,) = found(averaging())
     assert finding.evidence.text == (
-        "40 collectives per step add up less than 1 MiB each, 156 KiB together: their starts alone are exposed for "
-        "468 µs, and the host takes 624 µs for them as traced"
+        "40 collectives per step reduce less than 1 MiB each, 156 KiB together: their starts alone are exposed for "
+        "468 µs, and the host spends 624 µs on them as traced"
     )
     edits = finding.evidence.edits
     assert (len(edits.removed_works), len(edits.removed_ops)) == (39 * STEPS, 39 * STEPS)

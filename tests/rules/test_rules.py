@@ -441,8 +441,8 @@ def test_positions_of_a_host_mask_are_found_and_copied_once() -> None:
     (finding,) = (finding for finding in findings_of(host_masks) if finding.rule.id == "PIN110")
     assert str(finding.evidence.place) == "train.py:7"
     assert finding.evidence.text == (
-        "a mask in host memory is an index 3 times per step at train.py:7, 2 of these in the backward pass: finding "
-        "its positions and copying them takes the host 240 µs as traced; by the sizes of the positions, 1 mask per step"
+        "a mask in host memory indexes a GPU tensor 3 times per step at train.py:7, 2 of these in the backward pass: "
+        "finding and copying its positions takes the host 240 µs as traced; their sizes suggest 1 mask per step"
     )
     assert finding.saving
     assert finding.saving.saving_ns == pytest.approx(2 * (60_000 + 20_000), rel=0.1)  # two of three uses have them

@@ -24,13 +24,13 @@ MAX_COLLECTIVES, MAX_FINDINGS = 5, 12
 """The most that a terminal lists."""
 MAX_TRAFFIC = 3
 NOBODY_HOLDS_UP, NOBODY_HAS_MORE_WORK = "no rank holds up the others", "no rank has more work than the others"
-PACE_SHOWN = 1.1  # a host's pace, as a multiple of the others', from which on it is told
+PACE_SHOWN = 1.1  # the least pace of a host, as a multiple of the others', that is shown
 MEANING_OF_TIMES = (
-    "Step: without the profiler. Alone: the same if the rank waited for no other, by replay. Traced and all other "
-    "times: per complete step, with the profiler's cost in them"
+    "Step: without the profiler. Alone: the same, by replay, if the rank waited for no other. Traced and all other "
+    "times: per complete step, including the profiler's cost"
 )
 WAITING_IS_FREE = (
-    "waiting costs a rank nothing if its own host would not be faster: compare the steps that each would have alone"
+    "waiting costs a rank nothing if its own host would not be faster: compare the steps that each would need alone"
 )
 
 
@@ -60,7 +60,7 @@ RANK_TIMES = (
 
 
 def title(ranks: Ranks) -> str:
-    """Return the number of ranks, and of the whole job if more."""
+    """Return the number of ranks, and that of the whole job if larger."""
     if ranks.world_size and ranks.world_size != len(ranks.rows):
         return f"{len(ranks.rows)} of {counted(ranks.world_size, 'rank')} of one job"
     return f"{counted(len(ranks.rows), 'rank')} of one job"
@@ -105,11 +105,11 @@ def verdict_line(ranks: Ranks) -> str:
 
 
 def in_some_steps(turns: Turns) -> str:
-    """Return which ranks hold up the others in how many of the steps, and by how much."""
+    """Return which ranks hold up the others, in how many steps, and by how much."""
     late = f"in {turns.held_up} of {turns.steps} steps by {duration(turns.late_ns)}"
     if len(turns.ranks) > 1:
         return f"The ranks take turns in holding up the others, {late}: {rank_numbers(turns.ranks, 0)}"
-    own = "its host works, or pauses, as much longer there than in its other steps"
+    own = "its host works, or pauses, that much longer than in its other steps"
     return f"Rank {turns.ranks[0]} holds up the others {late}: {own}"
 
 
@@ -123,13 +123,13 @@ def why_nobody(ranks: Ranks) -> str:
     others = median(row.alone_ns for row in ranks.rows if row.alone_ns and row is not longest)
     alike = (1 + MIN_SKEW_SHARE) * (1 + ranks.unsure) * others
     if (longest.alone_ns or 0.0) <= alike:
-        unknown = f"; for {counted(without, 'other')} that is unknown" if without else ""
+        unknown = f"; unknown for {counted(without, 'other')}" if without else ""
         return (
             f"{NOBODY_HOLDS_UP}: each would need about the same step alone, {_range(min(alone), max(alone))}{unknown}"
         )
     needs = f"alone it would need {duration(longest.alone_ns or 0.0)}, the others {duration(others)}"
     if longest.explains is not None and longest.explains < MIN_SHARE_OF_REASON:
-        why = "would need longest, but that does not explain what they wait"
+        why = "would need longest, but that does not explain their waits"
         return f"{NOBODY_HOLDS_UP}: rank {longest.rank} {why}; {needs}"
     return _who_may(ranks, longest, needs, is_surely_longer=(longest.surely_ns or 0.0) > alike)
 
@@ -139,15 +139,15 @@ def _who_may(ranks: Ranks, longest: RankRow, needs: str, *, is_surely_longer: bo
     may = f"rank {longest.rank} may hold up the others: {needs}"
     if not is_surely_longer:
         if ranks.is_reason_known:
-            return f"{may}; given what the profiler may have cost, it could be {duration(longest.surely_ns or 0.0)}"
+            return f"{may}; allowing for the profiler's cost, it may need only {duration(longest.surely_ns or 0.0)}"
         pace = longest.host_pace or 1.0
         slower = f"{pace:.1f} times as slow" if pace > PACE_SHOWN else "a little slower"
-        host = f"the host of rank {longest.rank} is {slower} in all that it does, as a profiler can make it"
+        host = f"the host of rank {longest.rank} is {slower} at everything, which a profiler can cause"
         return f"{NOBODY_HAS_MORE_WORK}: {host}; {needs}"
     if longest.explains is not None and longest.explains < MIN_SHARE_EXPLAINED:
         return f"{may}; that explains {percent(longest.explains)} of their waits"
     known = (
-        "the traces do not show that they wait for it" if ranks.is_reason_known else "nothing in its trace shows why"
+        "the traces do not show that others wait for it" if ranks.is_reason_known else "nothing in its trace shows why"
     )
     return f"{may}; {known}"
 
@@ -178,7 +178,7 @@ def _shown_part(ranks: Ranks, parts: Sequence[RankPart]) -> RankPart | None:
 
 
 def shown_rank_line(ranks: Ranks) -> str:
-    """Return a sentence on which rank the report below is about, and why."""
+    """Return a sentence that names the rank of the report below, and why."""
     why = "needs longest alone" if ranks.slowest_rank is None else "holds up the others"
     return f"Below: the report on rank {ranks.shown_rank}, which {why}, from its own trace"
 
@@ -220,7 +220,7 @@ def doubts_by_rank(ranks: Ranks, parts: Sequence[RankPart]) -> list[str]:
 
 
 def _apart(ranks: Ranks) -> str | None:
-    """Return in words at which different steps the ranks were recorded; None if at the same, or not known."""
+    """Return in words the steps at which ranks were recorded; None if they are equal or unknown."""
     after: dict[int, list[int]] = defaultdict(list)
     for row in ranks.rows:
         if row.steps_before is not None:
@@ -279,9 +279,8 @@ def collectives(ranks: Ranks) -> Section:
         for row in ranks.collectives
     ]
     caption = (
-        "Those with the longest waits; means over the steps. Came last: the rank that came last most often, and in "
-        "which share of the steps. "
-        "Takes: how long it runs once all ranks have come. Others waited: the wait of the rank that waited longest. "
+        "The longest waits; means over the steps. Came last: the rank that came last most often, and its share of the "
+        "steps. Takes: how long it runs after the last rank has come. Others waited: the longest wait of a rank. "
         "Bus: the bandwidth of a rank's link in that time, as nccl-tests counts it"
     )
     return Section(
@@ -297,7 +296,7 @@ def traffic_line(ranks: Ranks) -> str:
     time_ns = sum(row.communication_ns for row in ranks.rows)
     hidden = percent(sum(row.overlapped_communication_ns for row in ranks.rows) / time_ns) if time_ns else ""
     rates = [f"{row.name} {size(row.bytes)}, {rate(row.bus_gbps)} on the bus" for row in ranks.traffic[:MAX_TRAFFIC]]
-    parts = [f"{hidden} of their time, waiting included, is hidden behind other kernels"] if hidden else []
+    parts = [f"{hidden} of their time, waiting included, overlaps other kernels"] if hidden else []
     parts += [f"per step {' and '.join(rates)}"] if rates else []
     return f"collectives: {'; '.join(parts)}" if parts else ""
 
@@ -322,8 +321,7 @@ def findings(ranks: Ranks) -> Section:
         for shared in ranks.findings
     ]
     caption = (
-        "Each rule and place once, with the figures of the rank where it costs most; each saving is that of this fix "
-        "alone"
+        "Each rule and place once, with the figures of the rank where it costs most; each saving is of that fix alone"
     )
     more = len(rows) - MAX_FINDINGS
     return Section(

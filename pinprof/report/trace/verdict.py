@@ -42,16 +42,16 @@ REPORT_ALL_RANKS = "a report on all ranks of the job shows whether they transfer
 ADVICE_BY_COLLECTIVE = (
     (
         "(?i)all_?reduce",
-        "reduce gradients less often (no_sync() in accumulation), in fewer bytes (a bf16 hook), or in smaller buckets",
+        "reduce gradients less often (no_sync() in micro-steps), in fewer bytes (a bf16 hook), or in smaller buckets",
     ),
     (
         "(?i)gather|scatter",
-        "let FSDP gather weights ahead of their use (prefetch), or keep them (reshard_after_forward=False)",
+        "let FSDP prefetch weights, or keep them gathered (reshard_after_forward=False)",
     ),
-    ("(?i)all_?to_?all", "exchange fewer rows, or compute what needs none of them meanwhile"),
+    ("(?i)all_?to_?all", "exchange fewer rows, or overlap the exchange with independent work"),
 )
-"""By what the names of the collectives hold that are exposed longest."""
-ADVICE_ON_PAIRS = "split batches into more micro-batches, so that the stages of the pipeline work at the same time"
+"""By the name of the collective that is exposed longest."""
+ADVICE_ON_PAIRS = "split batches into more micro-batches to keep all stages of the pipeline busy"
 WHO_WAITS = "a report on all ranks of the job shows who waits for whom"
 LESS_OFTEN = {
     "evaluation": "evaluate less often, or on less data",

@@ -13,10 +13,10 @@ RULE = Rule(
     weighs_pinning=True,
     why="The driver stages pageable memory through a pinned buffer of its own, at the speed of one CPU thread and "
     "after waiting for the stream: the copy is slow, blocks the host even with non_blocking=True, and only kernels "
-    f"that were queued before can hide it. I{SENT_UNPINNED[1:]}: bare, in an object, or by a queue.",
+    f"queued before can hide it. I{SENT_UNPINNED[1:]}. This holds for bare tensors, objects and queues.",
     fix="Pin the host side: DataLoader(..., pin_memory=True), or allocate it once with pin_memory=True and refill it, "
-    "each time after an event that shows that its last copy has ended. The saving counts the host's copy into it; its "
-    "range holds data that are made there, too. A fresh pinned tensor in each step depends on the machine (E1).",
+    "each time after an event that shows that its last copy has ended. The saving allows for the host's copy into it; "
+    "the range also covers data made there. Whether a fresh pinned tensor per step helps depends on the machine (E1).",
     before="for x in batches:\n    train(x.to(device, non_blocking=True))  # pageable: the host waits all the same",
     code=REFILL + "\n\n# or, where batches come from a Dataset:\n"
     "for x in DataLoader(data, batch_size=64, pin_memory=True):\n"

@@ -27,7 +27,7 @@ def _pin_then_copy(details: Details, profile: Profile) -> AllEvidence:
     steps = profile.steps.count
     cost = idle_within(details, profile, ops.start_ns[rows], ops.end_ns[rows])
     time = float(ops.duration_ns[rows].sum()) / steps
-    idle = "" if profile.withheld.busy else f", in which the GPU is idle for {duration(cost)}"
+    idle = "" if profile.withheld.busy else f", during which the GPU is idle for {duration(cost)}"
     yield Evidence(
         cost,
         f"pinning {counted(len(rows) / steps, 'tensor')} {profile.steps.per} takes the main thread "
@@ -57,10 +57,10 @@ RULE = Rule(
     numbers="equal",
     weighs_pinning=True,
     why="x.pin_memory() copies the tensor on the host first, in the thread that should queue kernels, and may have to "
-    "allocate pinned memory, which takes a lock of the driver. Whether that takes longer than the pageable copy "
-    "depends on the machine: pinprof bench measures it (E1). Memory that is pinned already is faster in any case.",
+    "allocate pinned memory, which takes a lock of the driver. Whether pinning takes longer than the pageable copy "
+    "depends on the machine: pinprof bench measures it (E1). Memory that is already pinned is always faster.",
     fix="Keep one pinned tensor and refill it, each time after an event that shows that its last copy has ended; or "
-    "let the thread of a DataLoader pin. A refill copies, too: only that thread, or data made there, saves it.",
+    "let the thread of a DataLoader pin. A refill copies, too: only that thread, or data made in place, avoids this.",
     before="for x in batches:\n"
     "    train(x.pin_memory().to(device, non_blocking=True))  # a fresh pinned tensor each time",
     code=REFILL + "\n\n# or, where batches come from a Dataset:\n"

@@ -9,7 +9,7 @@ from pinprof.trace.links import step_at
 
 
 def _host_masks(details: Details, profile: Profile) -> AllEvidence:
-    """Look for masks in host memory that index tensors on the GPU; uses with positions of one size are of one mask."""
+    """Look for masks in host memory that index GPU tensors; uses with positions of one size count as one mask."""
     trace, ops, steps, uses = details.trace, details.trace.ops, profile.steps.divisor, uses_of_host_masks(details.trace)
     chosen = np.flatnonzero(in_complete_steps(trace, ops.start_ns[uses.op]))
     if not len(chosen):
@@ -23,9 +23,9 @@ def _host_masks(details: Details, profile: Profile) -> AllEvidence:
     backward = f", {how_many(in_backward)} of these in the backward pass" if in_backward else ""
     yield Evidence(
         idle_within(details, profile, ops.start_ns[rows], ops.end_ns[rows]),
-        f"a mask in host memory is an index {counted(len(chosen) / steps, 'time')} {profile.steps.per}{at(place)}"
-        f"{backward}: finding its positions and copying them takes the host "
-        f"{duration(float(ops.duration_ns[rows].sum()) / steps)} as traced; by the sizes of the positions, "
+        f"a mask in host memory indexes a GPU tensor {counted(len(chosen) / steps, 'time')} {profile.steps.per}"
+        f"{at(place)}{backward}: finding and copying its positions takes the host "
+        f"{duration(float(ops.duration_ns[rows].sum()) / steps)} as traced; their sizes suggest "
         f"{counted(len(first) / steps, 'mask')} {profile.steps.per}",
         *place,
         edits=Edits(removed_ops=frozenset(later.tolist())),
@@ -39,9 +39,9 @@ RULE = Rule(
     figures=("per_step", "copies", "busy"),
     answers=("copy", "host"),
     numbers="equal",
-    why="Each such index, and each in its backward pass, finds the positions of the mask on the host, and copies them "
+    why="Each such index, forward and backward, finds the positions of the mask on the host, and copies them "
     "to the GPU. A mask on the GPU would make the host wait for their number (PIN205).",
-    fix="Find the positions once for each mask, copy them once, and index by them. Or copy the mask once, with "
+    fix="Find and copy the positions once for each mask, and index with them. Or copy the mask once, with "
     "non_blocking=True, and keep the shape: torch.where(mask, a, x).",
     before="for value in values:\n    x[mask] = value  # mask is in host memory, x on the GPU",
     code="rows = mask.nonzero()[:, 0].to(device, non_blocking=True)  # of a mask of one dimension, once\n"

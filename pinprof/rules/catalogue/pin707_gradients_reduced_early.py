@@ -15,14 +15,14 @@ from pinprof.trace.tables import NONE, Int64s, Trace
 from pinprof.trace.threads import optimizer_marks
 
 MIN_GRADIENT_ELEMENTS = 10_000
-"""Collectives of fewer elements are of metrics, or of the statistics of normalizations; gradients come in buckets."""
+"""Smaller collectives exchange metrics or the statistics of normalizations; gradients come in buckets."""
 REDUCING_KERNEL = re.compile(r"(?i)all_?reduce|reduce_?scatter")
-"""What names a collective that adds up, or the kernel of one."""
+"""In the name of each reducing collective, or of its kernel."""
 
 OPS_OF_BUCKETS = frozenset(
     {"torch::distributed::reducer::mul_out", "torch.distributed.ddp.reducer::copy_bucket_to_grad"}
 )
-"""They bring the gradients into the buckets of DistributedDataParallel, and back."""
+"""They copy gradients into the buckets of DistributedDataParallel, and back."""
 
 
 class Reductions(NamedTuple):
@@ -98,7 +98,7 @@ def _reduced_early(details: Details, profile: Profile) -> AllEvidence:
     yield Evidence(
         time,
         f"{reduced}: {counted(count, 'collective')} per pass, {how_many(count * number)} per optimizer step; the sums "
-        f"are read only after the last pass. The collectives of the passes before take {duration(time)} "
+        f"are read only after the last pass. The collectives of the earlier passes take {duration(time)} "
         f"{profile.steps.per}, waiting included",
         *usual_place(trace, trace.links.launch[early].astype(np.int64), details.sources),
         edits=Edits(removed_works=frozenset(early.tolist()), removed_ops=_ops_of_buckets(trace, micro)),
@@ -140,8 +140,8 @@ RULE = Rule(
     short="no_sync()",
     answers=("communication",),
     numbers="rounding",
-    why="Each backward pass of a wrapped model adds up the gradients of all ranks. With several of them before an "
-    "optimizer step, only the sum behind the last one is read.",
+    why="Each backward pass of a wrapped model adds up the gradients of all ranks. With several passes before an "
+    "optimizer step, only the sum after the last is read.",
     fix="Run all passes but the last within model.no_sync(); with FSDP2, call set_requires_gradient_sync(False) before "
     "them.",
     before="for x, y in micro_batches:\n    (loss_of(model(x), y) / len(micro_batches)).backward()\noptimizer.step()",
@@ -151,8 +151,8 @@ RULE = Rule(
     "    with contextlib.nullcontext() if is_last else model.no_sync():\n"
     "        (loss_of(model(x), y) / len(micro_batches)).backward()\n"
     "optimizer.step()",
-    safe_if="Nothing reads the gradients between the passes. The forward pass is within no_sync(), too. Sharded models "
-    "hold whole gradients meanwhile. Results differ by rounding.",
+    safe_if="Nothing reads the gradients between the passes. The forward pass is also within no_sync(). Sharded models "
+    "keep whole gradients meanwhile. Results differ by rounding.",
     near_miss="loss_of(model(x), y).backward()  # one pass for each optimizer step",
     search=_reduced_early,
 )

@@ -14,9 +14,9 @@ from pinprof.trace.spans.phases import OPTIMIZER
 from pinprof.trace.tables import NONE, Int64s
 
 SMALL_MESSAGE_BYTES = 1 << 20
-"""A smaller message spends its time on the start of a collective, not on the link."""
+"""A smaller message spends its time on starting the collective, not on the link."""
 MIN_SMALL_REDUCTIONS = 8
-"""Small collectives of a step that are worth gathering; DistributedDataParallel itself makes one or two."""
+"""Fewer small collectives per step are not worth merging; DistributedDataParallel itself makes one or two."""
 BUCKET_BYTES = 25 << 20
 """What DistributedDataParallel puts into a bucket by default."""
 BYTES_PER_NS = 1_000.0
@@ -50,10 +50,10 @@ def _small_reductions(details: Details, profile: Profile) -> AllEvidence:
     host, _ = times_of_ops(trace, ops)
     yield Evidence(
         starts_ns,
-        f"{how_many(len(small) / divisor)} collectives {profile.steps.per} add up less than "
+        f"{how_many(len(small) / divisor)} collectives {profile.steps.per} reduce less than "
         f"{SMALL_MESSAGE_BYTES >> 20} MiB each, {size(int(table.bytes[small].sum()) / divisor)} together: their starts "
         f"alone are exposed for {duration(starts_ns)}, "
-        f"and the host takes {duration(host / divisor)} for them as traced",
+        f"and the host spends {duration(host / divisor)} on them as traced",
         *usual_place(trace, trace.links.launch[table.row[small]].astype(np.int64), details.sources),
         edits=Edits(
             removed_works=frozenset(table.row[saved].tolist()),
@@ -77,10 +77,10 @@ RULE = Rule(
     short="larger buckets",
     answers=("communication", "launch"),
     numbers="rounding",
-    why="A collective takes some ten microseconds to start on all ranks, however little it sends, and the host as long "
-    "to launch it. One that sends many gradients starts once.",
-    fix="Put many gradients into one collective: a larger bucket_cap_mb of DistributedDataParallel (25 by default); in "
-    "a loop over parameters one flat tensor, which is reduced and copied back.",
+    why="However little a collective sends, it takes about ten microseconds to start on all ranks, and the host as "
+    "long to launch it. One that sends many gradients starts once.",
+    fix="Put many gradients into one collective: raise bucket_cap_mb of DistributedDataParallel (25 by default); "
+    "instead of a loop over parameters, reduce one flat tensor and copy it back.",
     before="for parameter in model.parameters():\n"
     "    dist.all_reduce(parameter.grad)\n\n"
     "# or small buckets:\n"
@@ -92,8 +92,8 @@ RULE = Rule(
     "torch._foreach_copy_(gradients, [part.view_as(own) for part, own in zip(parts, gradients)])\n\n"
     "# or larger buckets:\n"
     "model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=25)",
-    safe_if="Gradients that are packed have one dtype and one process group, and memory suffices for a copy of them. "
-    "Nothing reads one before all are reduced. A larger bucket is sent later: the backward pass hides less of it. "
+    safe_if="The packed gradients share one dtype and one process group, and a copy of them fits in memory. Nothing "
+    "reads a gradient before all are reduced. A larger bucket is sent later: the backward pass hides less of it. "
     "Results differ by rounding.",
     near_miss="losses = torch.stack([loss_of(model(x), y)])  # reduced once per step: dist.all_reduce(losses)",
     search=_small_reductions,

@@ -21,12 +21,12 @@ OPS_OF_BROADCAST = frozenset(
 SEARCH_OP = "torch.distributed.ddp.reducer::search_unused_parameters"
 SINK_OP = "_DDPSink"  # a node behind the outputs, which the search needs
 OPS_BEFORE_MAP = frozenset({"aten::empty_strided", "aten::is_pinned", "aten::pin_memory", "aten::copy_"})
-"""What brings the map of used parameters to the GPU, before all ranks add it up."""
+"""They copy the map of used parameters to the GPU, before all ranks add it up."""
 MESSAGE_OF_MAP = "Int "  # begins the message of the collective that adds it up
 
 
 class _Setting(NamedTuple):
-    """An argument of DistributedDataParallel, the work that it asks for, and when the host does that."""
+    """An argument of DistributedDataParallel, the work it causes, and when the host does that work."""
 
     argument: str
     work: str
@@ -48,7 +48,7 @@ def _unneeded_work(details: Details, profile: Profile) -> AllEvidence:
         begins = np.searchsorted(calls.start_ns, [begin for _, begin, _ in times])  # the first call in each
         return Evidence(
             cost,
-            f"DistributedDataParallel {works}: this takes {duration(cost)} of the host {steps.per}, as traced",
+            f"DistributedDataParallel {works}: this takes the host {duration(cost)} {steps.per}, as traced",
             *usual_place(trace, begins[begins < len(calls)], details.sources),
             edits=Edits(removed_times=frozenset(times)),
         )
@@ -108,17 +108,17 @@ RULE = Rule(
     short="fewer DDP checks",
     answers=("communication", "launch"),
     numbers="equal",
-    why="By default each forward pass begins with a copy of all buffers from the first rank. Normalizations compute "
-    "their statistics anew in training, so that nothing reads what was sent. With find_unused_parameters, torch walks "
-    "through the whole graph in each step, and all ranks add up which parameters they used.",
+    why="By default each forward pass begins by sending all buffers from the first rank. Normalizations compute "
+    "their statistics anew in training: nothing reads these buffers. With find_unused_parameters, torch traverses "
+    "the whole graph in each step, and the ranks exchange which parameters they used.",
     fix="Pass broadcast_buffers=False (forward_sync_buffers=False in newer torch) and no find_unused_parameters; if "
-    "parameters stay unused, but always the same ones, static_graph=True. With gradient_as_bucket_view=True the "
+    "the same parameters always stay unused, pass static_graph=True. With gradient_as_bucket_view=True the "
     "gradients need no second copy in memory.",
     before="model = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True)",
     code="model = torch.nn.parallel.DistributedDataParallel(\n"
     "    model, broadcast_buffers=False, static_graph=True, gradient_as_bucket_view=True\n"
     ")",
-    safe_if="All ranks begin with the same buffers, and no forward pass in training reads what the ranks compute into "
+    safe_if="All ranks begin with the same buffers, and no forward pass in training reads what ranks write to "
     "them. Each step uses the same parameters.",
     near_miss="loss_of(model(x), y).backward()  # of a model that is not wrapped",
     search=_unneeded_work,

@@ -29,8 +29,8 @@ def _gathered_twice(details: Details, profile: Profile) -> AllEvidence:
     times = zip(*(column[again].tolist() for column in (marks.thread, marks.start_ns, marks.end_ns)), strict=True)
     yield Evidence(
         time,
-        f"{how_many(len(rows) / steps.divisor)} times {steps.per}, the backward pass gathers weights again that the "
-        f"forward pass had gathered: {duration(time)} on the GPU, waiting included",
+        f"{how_many(len(rows) / steps.divisor)} times {steps.per}, the backward pass repeats the forward "
+        f"pass's gather of weights: {duration(time)} on the GPU, waiting included",
         *usual_place(trace, launch[rows].astype(np.int64), details.sources),
         edits=Edits(removed_times=frozenset(times)),
     )
@@ -42,14 +42,14 @@ RULE = Rule(
     short="no reshard",
     answers=("communication", "launch"),
     numbers="equal",
-    why="FSDP gives the gathered weights of a module away behind its forward pass, so that each rank holds a part of "
-    "them only. The backward pass needs them whole, and gathers them once more.",
-    fix="Where memory suffices, keep them: fully_shard(block, reshard_after_forward=False), or for some of the blocks. "
-    "Otherwise let the next gathering run behind the kernels of the block before: set_modules_to_forward_prefetch() "
+    why="After a module's forward pass, FSDP frees its gathered weights; each rank keeps only its shard. "
+    "The backward pass needs the whole weights, and gathers them again.",
+    fix="If memory suffices, keep them in all blocks or in some: fully_shard(block, reshard_after_forward=False). "
+    "Otherwise overlap each gather with the kernels of the block before: set_modules_to_forward_prefetch() "
     "and set_modules_to_backward_prefetch().",
     before="for block in model:\n    fully_shard(block)\nfully_shard(model)",
     code="for block in model:\n    fully_shard(block, reshard_after_forward=False)\nfully_shard(model)",
-    safe_if="The GPU has room for the whole weights of these modules and the activations.",
+    safe_if="The GPU has room for the activations and these modules' whole weights.",
     near_miss="loss_of(model(x), y).backward()  # of a model with all its weights on each GPU",
     search=_gathered_twice,
 )

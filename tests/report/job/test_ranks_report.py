@@ -194,7 +194,7 @@ def test_a_rank_that_may_hold_up_the_others_is_not_called_the_same(tmp_path: Pat
     assert ranks.slowest_rank is None
     words = "rank 2 may hold up the others: alone it would need 550 µs, the others 500 µs"
     ranks = replace(ranks, is_reason_known=True)
-    assert why_nobody(ranks) == f"{words}; given what the profiler may have cost, it could be 510 µs"
+    assert why_nobody(ranks) == f"{words}; allowing for the profiler's cost, it may need only 510 µs"
     assert "\nRank 2 may" in job_to_text(ranks, parts)
 
 
@@ -208,8 +208,8 @@ def test_a_host_that_is_slower_in_all_that_it_does_is_not_accused(tmp_path: Path
     ranks = compare_ranks([replace(part, alone=times) for part, times in zip(parts, alone, strict=True)])
     assert (ranks.slowest_rank, ranks.rows[2].surely_ns) == (None, 45e4)  # half of its ops' time is its pace
     assert why_nobody(ranks) == (
-        "no rank has more work than the others: the host of rank 2 is 2.0 times as slow in all that it does, as a "
-        "profiler can make it; alone it would need 750 µs, the others 500 µs"
+        "no rank has more work than the others: the host of rank 2 is 2.0 times as slow at everything, which a "
+        "profiler can cause; alone it would need 750 µs, the others 500 µs"
     )
 
 
@@ -290,7 +290,7 @@ def test_both_reports_say_how_much_of_the_collectives_is_hidden_and_how_fast_the
     traces = [read_trace(rank_trace(number, 10).write(tmp_path / f"{number}.json")) for number in range(2)]
     parts = list(map(measure_rank, traces))
     ranks = compare_ranks(parts)
-    hidden = "Collectives: 3 % of their time, waiting included, is hidden behind other kernels"  # 20 of 690 µs
+    hidden = "Collectives: 3 % of their time, waiting included, overlaps other kernels"  # 20 of 690 µs
     assert f"{hidden}.\n" in to_brief(ranks, parts, width=200)
     assert "Collectives: 690 µs per step, waiting included; 3 % overlapped by other kernels" in brief_text(
         parts[0].profile, parts[0].findings, width=200
