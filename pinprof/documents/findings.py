@@ -146,7 +146,10 @@ class RankRowJson(Document):
     path: Annotated[str, doc("its trace")]
     step_ms: Annotated[Ms | None, doc("its step without the profiler")]
     alone_ms: Annotated[Ms | None, doc("its step if it waited for no other rank")]
-    surely_ms: Annotated[Ms | None, doc("the least that `alone_ms` can be, given what the profiler may have cost")]
+    surely_ms: Annotated[
+        Ms | None,
+        doc("the least that `alone_ms` can be: the profiler may cost more, its host may be slower than the others'"),
+    ]
     traced_ms: Annotated[Ms | None, doc("its step as traced; the times below are parts of it")]
     gpu_busy_ms: Annotated[Ms | None, doc("its GPU works, but for copies of pageable memory: the host sets their pace")]
     exposed_copies_ms: Annotated[Ms | None, doc("copies run and no kernel does")]
