@@ -186,12 +186,17 @@ class MaskUses(NamedTuple):
     use: Int64s  # the number of the use that each part is of
 
 
+NO_MASKS = MaskUses(*[np.empty(0, np.int64)] * 5)
+
+
 @computed_once
 def uses_of_host_masks(trace: Trace) -> MaskUses:
     """Return the indices that find positions without a kernel (ATen/native/IndexingUtils.h: `expandTensors`)."""
     ops, gpu, launch, parent = trace.ops, trace.gpu, trace.links.launch, trace.links.op_parent
     rows, found = np.arange(len(ops)), ops.named("aten::nonzero".__eq__) & (parent != NONE)
     found &= ops.named(INDEX_OPS.__contains__)[parent]
+    if not found.any():
+        return NO_MASKS
     found &= ~np.isin(rows, outermost(found, trace.links.op[trace.launches_work], parent))  # the GPU finds them
     is_index = np.isin(rows, parent[found])
     copies = np.flatnonzero((gpu.direction == HTOD) & (launch != NONE))

@@ -11,7 +11,7 @@ from pinprof.rules.sums import per_step
 from pinprof.trace.callers import outermost_op, usual_place
 from pinprof.trace.collectives import MESSAGE, is_collective_kernel
 from pinprof.trace.spans.phases import BACKWARD, FORWARD, phase_of_calls
-from pinprof.trace.tables import NONE, Int64s, Trace
+from pinprof.trace.tables import NONE, Int64s, Trace, computed_once
 from pinprof.trace.threads import optimizer_marks
 
 MIN_GRADIENT_ELEMENTS = 10_000
@@ -51,6 +51,7 @@ def reductions_of(trace: Trace, least_elements: int = 0) -> Reductions:
     return Reductions(rows[chosen], behind[chosen])
 
 
+@computed_once
 def _computing_launches(trace: Trace) -> tuple[Int64s, Int64s]:
     """Return the calls that launch other work than collectives, and the phase of each."""
     others, launch = trace.launches_work.copy(), trace.links.launch

@@ -9,7 +9,7 @@ from pinprof.ground.units import duration
 from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule, as_one
 from pinprof.trace.callers import outermost_op, usual_place
 from pinprof.trace.links import step_at
-from pinprof.trace.tables import NONE, HostEvents, Trace
+from pinprof.trace.tables import NONE, HostEvents, Int64s, Trace, computed_once
 
 HostTime = tuple[int, int, int]  # thread, begin and end in ns
 
@@ -90,11 +90,17 @@ def _maps(trace: Trace) -> list[int]:
 
 def _next_to(trace: Trace, thread: int, time_ns: int, names: AbstractSet[str], *, back: bool = False) -> list[int]:
     """Return the outermost ops of a thread that follow a time, or come before it, up to the first of another name."""
-    ops = trace.ops
-    rows = np.flatnonzero((trace.links.op_parent == NONE) & (ops.thread == thread))  # the table is sorted by start
+    ops, rows = trace.ops, _outermost_by_thread(trace).get(thread, np.empty(0, np.int64))
     at = int(np.searchsorted(ops.start_ns[rows], time_ns))
     near = rows[:at][::-1] if back else rows[at:]
     return list(takewhile(lambda op: ops.name_of(op) in names, near.tolist()))
+
+
+@computed_once
+def _outermost_by_thread(trace: Trace) -> dict[int, Int64s]:
+    """Return the outermost ops of each thread, in order of their start."""
+    rows = np.flatnonzero(trace.links.op_parent == NONE)  # the table is sorted by start
+    return {of: rows[trace.ops.thread[rows] == of] for of in np.unique(trace.ops.thread[rows]).tolist()}
 
 
 def _in_complete_steps(trace: Trace, events: HostEvents, name: str) -> list[int]:
