@@ -417,10 +417,10 @@ def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> s
     def excess(time: Callable[[RankRow], float]) -> float:
         return time(slowest) - median(time(row) for row in others)
 
-    reasons = [
-        (excess(lambda row: row.input_ns), "it waits for input"),
-        (excess(lambda row: (row.gpu_busy_ns or 0.0) - row.exposed_communication_ns), "its GPU works longer"),
-    ]
+    reasons = [(excess(lambda row: row.input_ns), "it waits for input")]
+    if all(row.gpu_busy_ns is not None for row in rows):
+        busy = excess(lambda row: (row.gpu_busy_ns or 0.0) - row.exposed_communication_ns)
+        reasons.append((busy, "its GPU works longer"))
     reasons.append(
         (_longer_between_calls_ns(parts, index), "its host makes no call for longer: ops on the CPU, or Python")
     )

@@ -261,6 +261,17 @@ def test_a_trace_without_gpu_work_is_a_rank_all_the_same() -> None:
     assert job.rows[1].alone_ns is None
 
 
+def test_where_the_work_of_the_gpu_is_not_known_it_is_no_reason() -> None:
+    """The first rank's collective, in which it waits, is no work of its own; what both GPUs work is withheld."""
+    parts = [measure_rank(rank(number, late).read()) for number, late in enumerate((10, 600))]
+    unknown = [
+        replace(part, profile=replace(part.profile, steps=replace(part.profile.steps, busy_ns=None))) for part in parts
+    ]
+    assert compare_ranks(unknown).reason == PAUSES.format("aten::mm")
+    without_pauses = [replace(part, profile=replace(part.profile, pause=None), between_calls_ns=()) for part in unknown]
+    assert compare_ranks(without_pauses).slowest_rank is None
+
+
 JOBS: dict[str, Any] = json.loads((RECORDED / "pairs.json").read_text())["pairs"]
 
 
