@@ -262,7 +262,7 @@ def test_a_trace_without_gpu_work_is_a_rank_all_the_same() -> None:
 
 
 def test_where_the_work_of_the_gpu_is_not_known_it_is_no_reason() -> None:
-    """The first rank's collective, in which it waits, is no work of its own; what both GPUs work is withheld."""
+    """What both GPUs work is withheld; the collective in which the first rank waits is not its own work."""
     parts = [measure_rank(rank(number, late).read()) for number, late in enumerate((10, 600))]
     unknown = [
         replace(part, profile=replace(part.profile, steps=replace(part.profile.steps, busy_ns=None))) for part in parts
