@@ -4,14 +4,14 @@ Run from the repository root:  PYTHONPATH=. python scripts/record.py KIND [--onl
 
   traces     the workloads of pinprof, without stacks and with them; truth.json
   pairs      programs before and after a fix (scripts/pairs.py); pairs.json
-  ranks      jobs of several ranks before and after a fix, a GPU for each rank; pairs.json
+  ranks      jobs of several ranks before and after a fix, a GPU for each rank if there are enough; pairs.json
   launches   programs bound by launches, and with fewer of them: graphs, compiled, fused; pairs.json
   rules      programs with what a rule is for, slow and mended, without stacks and with them; rules.json
   estimates  programs bound by launches, recorded plainly, with stacks, and with memory: truth for estimates of the
              step, from which scripts/fit_calibration.py makes rows of traces/estimates.json; steps.json
 
 Each side of a program has a process of its own, which times the step and then records it; one runs at a time, so that
-timing has quiet. FOLDER keeps what it has of other programs. `launches` needs torchvision, timm and transformers.
+timing has quiet. A rank of a job is a process that times both sides in turns. FOLDER keeps what it has of other programs. `launches` needs torchvision, timm and transformers.
 """
 
 import gc
