@@ -11,7 +11,8 @@ Run from the repository root:  PYTHONPATH=. python scripts/record.py KIND [--onl
              step, from which scripts/fit_calibration.py makes rows of traces/estimates.json; steps.json
 
 Each side of a program has a process of its own, which times the step and then records it; one runs at a time, so that
-timing has quiet. A rank of a job is a process that times both sides in turns. FOLDER keeps what it has of other programs. `launches` needs torchvision, timm and transformers.
+timing has quiet. A rank of a job is a process that times both sides in turns. FOLDER keeps what it has of other
+programs. `launches` needs torchvision, timm and transformers.
 """
 
 import gc
