@@ -150,7 +150,8 @@ def take_ranks(name: str, order: Order) -> Iterator[tuple[str, object]]:
         ranks = [partial(_be_rank, rank, meeting, known, order) for rank in range(order.ranks)]
         times = in_processes(ranks, SIDE_SECONDS)[0]
     label, entry = _entry_of_pair(known, times)
-    yield label, {**entry, "late": known.late, "rule": known.rule}
+    share = {"shared_gpu": True} if order.device.type == "cuda" and torch.cuda.device_count() < order.ranks else {}
+    yield label, {**entry, "late": known.late, "rule": known.rule, **share}
 
 
 def _be_rank(rank: int, meeting: str, known: Pair, order: Order) -> list[list[float]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from statistics import median
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from pinprof.trace.lines import Place
 from pinprof.trace.tables import NONE
 
 OfRank: TypeAlias = tuple[int, Finding]
+OfOneRank = TypeVar("OfOneRank")
 
 MIN_SKEW_SHARE = 0.05
 """A rank holds up the others if its step alone is longer by this share. Two runs of one program differ by 3 %, so ranks
@@ -97,9 +98,11 @@ def _in_lockstep(rows: Sequence[RankRow], parts: Sequence[RankPart], meetings: S
     paced = list(rows)
     for together in _joined(meetings):
         known = [rows[index] for index in together if rows[index].alone_ns and rows[index].step_ns]
-        pace = min(known, key=lambda row: (row.waited_ns, -(row.alone_ns or 0.0)), default=None)
-        for index in together if pace else ():
-            if pace and rows[index].step_ns and parts[index].profile.estimate.source != "measured":
+        if not known:
+            continue
+        pace = min(known, key=lambda row: (row.waited_ns, -(row.alone_ns or 0.0)))
+        for index in together:
+            if rows[index].step_ns and parts[index].profile.estimate.source != "measured":
                 paced[index] = replace(rows[index], step_ns=pace.step_ns)
     return paced
 
@@ -222,11 +225,14 @@ def _rank_row(parts: Sequence[RankPart], index: int, rank: int, waits: "_Waits",
     )
 
 
+def _others(of_ranks: Sequence[OfOneRank], index: int) -> list[OfOneRank]:
+    """Return what there is of all ranks but one."""
+    return [*of_ranks[:index], *of_ranks[index + 1 :]]
+
+
 def _others_gap_ns(parts: Sequence[RankPart], index: int) -> float:
     """Return the median time of the other ranks' hosts from one call to the next; 0 if it is unknown."""
-    return median(
-        [part.alone.call_gap_ns for other, part in enumerate(parts) if part.alone and other != index] or [0.0]
-    )
+    return median([part.alone.call_gap_ns for part in _others(parts, index) if part.alone] or [0.0])
 
 
 def _longest(rows: Sequence[RankRow], unsure: float) -> tuple[int | None, float, bool]:
@@ -283,7 +289,7 @@ def _explained(parts: Sequence[RankPart], index: int) -> float | None:
 
 def _others_waiting_ns(parts: Sequence[RankPart], index: int) -> tuple[float, float]:
     """Return what the other ranks need alone, as traced, and their extra step time; infinite if unknown."""
-    others = [part for other, part in enumerate(parts) if other != index and part.alone]
+    others = [part for part in _others(parts, index) if part.alone]
     if not others:
         return 0.0, inf
     usual = median(part.alone.traced_ns for part in others if part.alone)
@@ -300,7 +306,7 @@ def _latecomer(
         return None
     begins = [part.profile.communication.steps_ns + add for part, add in zip(parts, clocks.add_ns, strict=True)]
     count = min(map(len, begins))
-    own, others = begins[index][:count], [begin[:count] for other, begin in enumerate(begins) if other != index]
+    own, others = begins[index][:count], [begin[:count] for begin in _others(begins, index)]
     later = float(np.median(own - np.median(others, axis=0))) if count and others else 0.0
     return Latecomer(rows[index].rank, rows[index].last, waited, max(later, 0.0), count == 1)
 
@@ -312,7 +318,6 @@ class _Waits(NamedTuple):
     """How long ranks wait for each other, in ns per step by index of the rank, and all their meetings."""
 
     waited_ns: list[float]
-    exposed_ns: list[float]  # the part in which the rank's GPU runs no other kernel
     caused_ns: list[float]  # how long the median of the others waits for the rank, exposed
     last: list[float]  # the share of the collectives that it reached last
     meetings_of: "_Meetings"
@@ -330,7 +335,7 @@ def _measure_waits(parts: Sequence[RankPart], meetings: Sequence[Meeting], clock
         -took if clocks.within_ns is None else table.start_ns + add
         for table, took, add in zip(tables, times, clocks.add_ns, strict=True)
     ]
-    waited, exposed, caused, last = ([0.0] * len(parts) for _ in range(4))
+    waited, caused, last = ([0.0] * len(parts) for _ in range(3))
     steps = [part.profile.steps.divisor for part in parts]
     meetings_of: _Meetings = defaultdict(list)
     count: Counter[tuple[int, int, str]] = Counter()
@@ -341,7 +346,6 @@ def _measure_waits(parts: Sequence[RankPart], meetings: Sequence[Meeting], clock
         costs = {rank: min(waits[rank], int(tables[rank].exposed_ns[index])) for rank, index in meeting.items()}
         for rank, time in waits.items():
             waited[rank] += time / steps[rank]
-            exposed[rank] += costs[rank] / steps[rank]
         caused[latest] += median(cost for rank, cost in costs.items() if rank != latest) / steps[latest]
         last[latest] += 1.0
         first, index = next(iter(meeting.items()))
@@ -352,7 +356,7 @@ def _measure_waits(parts: Sequence[RankPart], meetings: Sequence[Meeting], clock
             _Meeting(latest, own_ns, float(max(waits.values())), int(table.bytes[index]), int(table.bus_bytes[index]))
         )
         count[in_step] += 1
-    return _Waits(waited, exposed, caused, [times / max(len(meetings), 1) for times in last], meetings_of)
+    return _Waits(waited, caused, [times / max(len(meetings), 1) for times in last], meetings_of)
 
 
 class _Meeting(NamedTuple):
@@ -411,8 +415,8 @@ def _collective(name: str, group: str, meetings: Sequence[_Meeting], numbers: Se
 
 def _reason(parts: Sequence[RankPart], rows: Sequence[RankRow], index: int) -> str | None:
     """Return in words where the slowest rank spends more time than the others; None if its trace does not show it."""
-    slowest, others = rows[index], [row for other, row in enumerate(rows) if other != index]
-    profile, profiles = parts[index].profile, [part.profile for other, part in enumerate(parts) if other != index]
+    slowest, others = rows[index], _others(rows, index)
+    profile, profiles = parts[index].profile, [part.profile for part in _others(parts, index)]
 
     def excess(time: Callable[[RankRow], float]) -> float:
         return time(slowest) - median(time(row) for row in others)
@@ -444,7 +448,7 @@ def _longer_between_calls_ns(parts: Sequence[RankPart], index: int) -> float:
     alone = parts[index].alone
     if alone is None or not parts[index].between_calls_ns:
         return 0.0
-    others = [float(np.mean(part.between_calls_ns or 0)) for other, part in enumerate(parts) if other != index]
+    others = [float(np.mean(part.between_calls_ns or 0)) for part in _others(parts, index)]
     return (min(parts[index].between_calls_ns) - median(others)) * alone.usual_ns / alone.traced_ns
 
 

@@ -28,9 +28,7 @@ TimesPerStep: TypeAlias = tuple[tuple[str, float], ...]  # (cause, ns per step),
 MAX_PROFILER_COST_RATIO = 1.25
 """The most that a profiler may have cost a rank, relative to the expected cost. With 1.1, one of several ranks with the
 same work was called slow."""
-
-
-MIN_PAUSE_NS = 1_000_000
+MIN_PAUSE_BETWEEN_CALLS_NS = 1_000_000
 """The least pause between two calls of a host; a torch op is shorter, even under a profiler."""
 MAX_PACE_RATIO = 2.0
 SHARE_OF_USUAL_STEPS = 0.25
@@ -82,9 +80,9 @@ def measure_rank(trace: Trace, machine: Pinning | None = None) -> RankPart:
 def _between_calls_ns(trace: Trace) -> Int64s:
     """Return how long the host pauses in each whole step, counting pauses of a millisecond or more."""
     steps, calls = trace.steps, trace.calls
-    order = np.argsort(calls.start_ns, kind="stable")
-    ends, begins = np.maximum.accumulate(calls.end_ns[order])[:-1], calls.start_ns[order][1:]
-    long = begins - ends >= MIN_PAUSE_NS
+    made = calls.times()
+    ends, begins = made.end[:-1], made.start[1:]
+    long = begins - ends >= MIN_PAUSE_BETWEEN_CALLS_NS
     return covered(Intervals(ends[long], begins[long]), steps.start_ns, steps.end_ns)[steps.whole]
 
 
@@ -169,7 +167,7 @@ class RankRow:
     path: str
     step_ns: float | None
     alone_ns: float | None  # the step that the rank would have if it never waited for another rank
-    surely_ns: float | None  # the least possible `alone_ns`, given what the profiler may have cost
+    surely_ns: float | None  # the least that `alone_ns` can be: see `Alone.at_pace_ns`
     traced_ns: float | None  # the step as traced; all times below are parts of it
     gpu_busy_ns: float | None
     exposed_copies_ns: float | None
@@ -180,7 +178,7 @@ class RankRow:
     waited_ns: float  # time in which the kernels of its collectives waited for other ranks
     last: float  # share of the collectives that it reached last
     explains: float | None
-    """The share of the others' exposed waiting that its own extra work in the trace explains; None if that is unknown,
+    """The share of the others' wait that its own extra work in the trace explains; None if that is unknown,
     or nobody waits."""
     host_pace: float | None
     """Its host's time from one call to the next, as a multiple of that of the others; None if unknown."""

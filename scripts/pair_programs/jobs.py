@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 from scripts.pair_programs import parts
+from scripts.pair_programs.of_ranks import averaged, is_last
 
 WIDTH, DEPTH, ROWS = 512, 5, 256
 MICRO_STEPS = 4
@@ -24,21 +25,10 @@ NUMBERS_OF_SLOW_LINE = 60_000
 OBJECTS_OF_SLOW_COLLECTION = 150_000
 
 
-def is_last() -> bool:
-    """Return whether this is the last rank."""
-    return distributed.get_rank() == distributed.get_world_size() - 1
-
-
-def data_parallel(device: torch.device, scale: float, **settings: object) -> parts.Training:
+def data_parallel(device: torch.device, scale: float, **settings: Any) -> parts.Training:
     """Return a small network on every rank, with gradients averaged over them."""
     training = parts.small_layers(device, scale, depth=DEPTH, width=WIDTH, rows=ROWS)
-    return _shared(training, device, **settings)
-
-
-def _shared(training: parts.Training, device: torch.device, **settings: object) -> parts.Training:
-    devices = [device] if device.type == "cuda" else None
-    model = DistributedDataParallel(training.model, device_ids=devices, **settings)  # type: ignore[arg-type]
-    return parts.Training(model, training.optimizer, training.x, training.y)
+    return averaged(training, device, **settings)
 
 
 def late_by(spend: Callable[[int, parts.Training], object]) -> Callable[[torch.device, bool, float], parts.Step]:
@@ -189,7 +179,7 @@ def experts(device: torch.device, fixed: bool, scale: float) -> parts.Step:  # n
     """Send rows to the rank of their expert and back, in four layers; other weights are replicated."""
     training = parts.small_layers(device, scale, depth=4, width=WIDTH, rows=ROWS)
     own = nn.ModuleList(nn.Linear(training.x.shape[1], training.x.shape[1]) for _ in range(4)).to(device)
-    trained = _shared(training, device)
+    trained = averaged(training, device)
     optimizer = torch.optim.Adam([*trained.model.parameters(), *own.parameters()], 1e-4)
 
     def step() -> Tensor:
@@ -235,7 +225,7 @@ def bucket_views(device: torch.device, fixed: bool, scale: float) -> parts.Step:
 def buffers_sent(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Send the statistics of all normalizations from rank 0 in each step, or never."""
     images = parts.small_images(device, scale, rows=16, width=16, blocks=1)
-    return _shared(images, device, broadcast_buffers=not fixed).step
+    return averaged(images, device, broadcast_buffers=not fixed).step
 
 
 def clipping(device: torch.device, fixed: bool, scale: float) -> parts.Step:

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -14,14 +15,20 @@ from scripts.pair_programs import parts
 NAP_SECONDS = 0.02
 
 
-def shared(model: nn.Module, device: torch.device) -> nn.Module:
-    """Return the model with gradients averaged over all ranks."""
-    return DistributedDataParallel(model.to(device), device_ids=[device] if device.type == "cuda" else None)
+def is_last() -> bool:
+    """Return whether this is the last rank."""
+    return distributed.get_rank() == distributed.get_world_size() - 1
 
 
-def averaged(training: parts.Training, device: torch.device) -> parts.Training:
-    """Return a training whose gradients are averaged over all ranks."""
-    return replace(training, model=shared(training.model, device))
+def shared(model: nn.Module, device: torch.device, **settings: Any) -> DistributedDataParallel:
+    """Return the model with gradients averaged over all ranks; `settings` are for DistributedDataParallel."""
+    devices = [device] if device.type == "cuda" else None
+    return DistributedDataParallel(model.to(device), device_ids=devices, **settings)
+
+
+def averaged(training: parts.Training, device: torch.device, **settings: Any) -> parts.Training:
+    """Return a training whose gradients are averaged over all ranks; `settings` as for `shared`."""
+    return replace(training, model=shared(training.model, device, **settings))
 
 
 def logging_rank(device: torch.device, fixed: bool, scale: float) -> parts.Step:
@@ -41,7 +48,7 @@ def logging_rank(device: torch.device, fixed: bool, scale: float) -> parts.Step:
 
 def pageable_rank(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Copy 48 MiB from pageable memory on the last rank alone, or from pinned memory on all."""
-    pinned = fixed or distributed.get_rank() != distributed.get_world_size() - 1
+    pinned = fixed or not is_last()
     return _batches(device, scale, pinned=pinned)
 
 
@@ -102,7 +109,7 @@ def timed_parts(device: torch.device, fixed: bool, scale: float) -> parts.Step:
 def sleeping_rank(device: torch.device, fixed: bool, scale: float) -> parts.Step:
     """Sleep 20 ms in every step of the last rank, or never."""
     training = averaged(parts.small_layers(device, scale), device)
-    sleeps = not fixed and distributed.get_rank() == distributed.get_world_size() - 1
+    sleeps = not fixed and is_last()
 
     def step() -> Tensor:
         if sleeps:

@@ -7,8 +7,8 @@ import numpy as np
 
 from pinprof.ground.units import duration
 from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule, as_one
+from pinprof.rules.sums import in_complete_steps
 from pinprof.trace.callers import outermost_op, usual_place
-from pinprof.trace.links import step_at
 from pinprof.trace.tables import NONE, HostEvents, Int64s, Trace, computed_once
 
 HostTime = tuple[int, int, int]  # thread, begin and end in ns
@@ -60,7 +60,7 @@ def _unneeded_work(details: Details, profile: Profile) -> AllEvidence:
 def _broadcasts(trace: Trace) -> Iterator[HostTime]:
     """Yield when buffers are sent: from the beginning of a forward pass to the last copy out of what was sent."""
     marks, ops = trace.annotations, trace.ops
-    for mark in _in_complete_steps(trace, marks, FORWARD_MARK):
+    for mark in _rows_in_steps(trace, marks, FORWARD_MARK):
         thread, begin = int(marks.thread[mark]), int(marks.start_ns[mark])
         sending = _next_to(trace, thread, begin, OPS_OF_BROADCAST)
         if any(ops.name_of(op) == BROADCAST_OP for op in sending):
@@ -70,7 +70,7 @@ def _broadcasts(trace: Trace) -> Iterator[HostTime]:
 def _searches(trace: Trace) -> Iterator[HostTime]:
     """Yield when unused parameters are looked for, and when all ranks add up which parameters they used."""
     ops, launch = trace.ops, trace.links.launch
-    searches = _in_complete_steps(trace, ops, SEARCH_OP)
+    searches = _rows_in_steps(trace, ops, SEARCH_OP)
     for search in searches:
         thread = int(ops.thread[search])
         last = _next_to(trace, thread, int(ops.end_ns[search]), {SINK_OP})[:1] or [search]
@@ -103,9 +103,9 @@ def _outermost_by_thread(trace: Trace) -> dict[int, Int64s]:
     return {of: rows[trace.ops.thread[rows] == of] for of in np.unique(trace.ops.thread[rows]).tolist()}
 
 
-def _in_complete_steps(trace: Trace, events: HostEvents, name: str) -> list[int]:
+def _rows_in_steps(trace: Trace, events: HostEvents, name: str) -> list[int]:
     rows = np.flatnonzero(events.named(name.__eq__))
-    return rows[trace.steps.holds(step_at(trace.steps, events.start_ns[rows]))].tolist()
+    return rows[in_complete_steps(trace, events.start_ns[rows])].tolist()
 
 
 RULE = Rule(

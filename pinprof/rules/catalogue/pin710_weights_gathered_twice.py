@@ -5,9 +5,9 @@ import numpy as np
 from pinprof.ground.intervals import contains
 from pinprof.ground.units import duration, how_many
 from pinprof.rules.rule import AllEvidence, Details, Edits, Evidence, Profile, Rule
+from pinprof.rules.sums import in_complete_steps
 from pinprof.trace.callers import usual_place
 from pinprof.trace.collectives import is_collective_kernel
-from pinprof.trace.links import step_at
 from pinprof.trace.tables import NONE
 
 BACKWARD_MARK = "FSDP::pre_backward"  # begins the names of ranges in which FSDP2 prepares the backward pass of a module
@@ -19,7 +19,7 @@ def _gathered_twice(details: Details, profile: Profile) -> AllEvidence:
     trace, marks, steps = details.trace, details.trace.annotations, profile.steps
     in_backward = contains(marks.times(marks.named(lambda name: name.startswith(BACKWARD_MARK))), marks.start_ns)
     is_gather = marks.named(GATHER_MARK.fullmatch) & in_backward
-    again = np.flatnonzero(is_gather & trace.steps.holds(step_at(trace.steps, marks.start_ns)))
+    again = np.flatnonzero(is_gather & in_complete_steps(trace, marks.start_ns))
     launch = trace.links.launch
     rows = np.flatnonzero((launch != NONE) & is_collective_kernel(trace.gpu))
     rows = rows[contains(marks.times(again), trace.links.launched_ns[rows])]
